@@ -8,7 +8,7 @@ from engine.drafter.kind import RECIPE_KINDS, drafter_kind
 from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
-from engine.models.folder import BUILT_IN, locate, read_facts
+from engine.models.folder import BUILT_IN, SMALL_WIDTH, locate, read_config, read_facts
 from engine.rollout.native.layout.page_table import PAGE
 from engine.rollout.native.reach import LANES, PARTS, whole_reach, written_behind
 from engine.rollout.sglang import requirements, supported_speculation
@@ -155,3 +155,17 @@ def check_drafter(config: RunConfig) -> None:
     found, wanted = drafter_kind(Path(path)), RECIPE_KINDS[config.drafter.recipe]
     if found != wanted:
         raise ModelError(f"drafter.path: {path} is an {found} drafter, but drafter.recipe={config.drafter.recipe} trains {wanted} drafters")
+    _check_shape(Path(path), config.model.path)
+
+
+def _check_shape(drafter: Path, model: str) -> None:
+    """ModelError if config.json says that the drafter was made for a target of another shape; its weights are read by the run itself."""
+    facts, own = read_facts(locate(model)), read_config(drafter)
+    layer = own.get("transformer_layer_config") or own
+    width = facts.hidden_size * (SMALL_WIDTH if model == "small" else 1)
+    for name, wanted in (("hidden_size", width), ("vocab_size", facts.vocabulary)):
+        if (found := layer.get(name, wanted)) != wanted:
+            raise ModelError(
+                f"drafter.path: {drafter} was made for a target with {name} {found}, and that of {model} is {wanted}; "
+                "use a drafter of this model, or null for none"
+            )

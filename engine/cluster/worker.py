@@ -190,11 +190,12 @@ class Worker(LearnerRank):
         self, number: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
     ) -> PretrainingRound:
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
-        ``seconds`` after it began. Without one it writes for about ``seconds``, see ``TimeLimit``."""
+        ``seconds`` after it began. It writes for about as long as the schedule lasts, without one for ``seconds``: see ``TimeLimit``."""
         began = time.monotonic()
         written = PretrainingRound(0, 0, 0.0)
         if requests:
-            written = self._write(number, requests, sampling, TimeLimit(seconds if schedule is None else None, self.engine.abort))
+            most = seconds if schedule is None else schedule.end - schedule.spent
+            written = self._write(number, requests, sampling, TimeLimit(most, self.engine.abort))
         if not requests and isinstance(self.engine, SGLangEngine):
             self._read(number, [])  # shards of the policy take part in what other workers read
         return written if schedule is None else self._require_spot().pretrain(written, schedule, began, seconds)
@@ -222,7 +223,8 @@ class Worker(LearnerRank):
         lost, dropped = spot.take_lost()
         alarms += [*spot.take_alarms(), *dropped]
         tokens = sum(len(response) for _, response in responses) - lost.tokens
-        return PretrainingRound(len(responses) - lost.responses, tokens, time.monotonic() - began, alarms=tuple(alarms))
+        seconds = time.monotonic() - began
+        return PretrainingRound(len(responses) - lost.responses, tokens, seconds, alarms=tuple(alarms), dropped=spot.dropped)
 
     def _read(self, number: int, responses: Sequence[PromptAndResponse]) -> None:
         """Remembers what another engine wrote in a round of a pretraining, which has no other pass of the policy over it."""

@@ -34,6 +34,8 @@ def export(options: argparse.Namespace) -> None:
     if not options.folder.is_dir():
         raise ConfigError(f"{options.folder}: there is no such folder")
     out: Path = options.out.absolute()
+    if out.is_symlink() or out.is_mount():
+        raise ConfigError(f"--out: {options.out} is a link or a mount point; choose a folder in it or beside it")
     with writing(options.out):
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):

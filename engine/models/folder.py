@@ -26,6 +26,8 @@ SIZES = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "vocab_size": 
 SCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 """What a model does with its head's product before the softmax, if they are not 1."""
 SECTIONS = ("rope_parameters", "rope_scaling", "transformer_layer_config", "eagle_config")
+TRAINABLE = ("F64", "F32", "F16", "BF16")
+"""Types of weights, as safetensors names them."""
 LISTS = {"architectures": str, "eagle_aux_hidden_state_layer_ids": int, "copied_from_target": str}
 """Parts of a model's or drafter's configuration that have parts of their own, and lists of what; any of them may be missing or null."""
 MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
@@ -200,9 +202,16 @@ def _context(config: dict[str, Any]) -> int:
 
 
 def _sizes(file: Path) -> list[int]:
-    """Numbers in each tensor."""
+    """Numbers in each tensor. ModelError if weights are no floating-point numbers of 16 bits or more."""
     try:
         with safe_open(file, framework="numpy") as tensors:
-            return [math.prod(tensors.get_slice(name).get_shape()) for name in tensors.keys()]  # noqa: SIM118
+            slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ModelError(f"{file}: not readable as safetensors: {error}") from None
+    for name, tensor in slices.items():
+        if name.endswith(".weight") and tensor.get_dtype() not in TRAINABLE:
+            raise ModelError(
+                f"{file}: {name} is of type {tensor.get_dtype()}: quantised weights cannot be trained; "
+                "use the model's float32 or bfloat16 weights"
+            )
+    return [math.prod(tensor.get_shape()) for tensor in slices.values()]

@@ -51,11 +51,12 @@ def resolve_drafter(path: str | None, model: str, kind: DrafterKind = "eagle") -
 def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
     """The causal LM in evaluation mode on the CPU, with every weight from the folder; ModelError names those that are missing or do not
     fit."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
     facts = read_facts(folder)
     with readable(folder):
-        described = parameters_of(AutoConfig.from_pretrained(folder, local_files_only=True))
+        config = load_config(folder)
+        described = parameters_of(config)
     if described > 2 * facts.parameters:  # the missing ones would be made up first, in memory that there may not be
         raise ModelError(
             f"{folder}: the weights do not fit config.json: a model of its shape has {described:,}, and it has {facts.parameters:,}"
@@ -63,8 +64,8 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
     with readable(folder):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
+            config=config,
             dtype=dtype,
-            attn_implementation="sdpa",
             local_files_only=True,
             use_safetensors=True,
             ignore_mismatched_sizes=True,
@@ -76,7 +77,18 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
     if other := sorted(loaded[1]["mismatched_keys"]):
         name, found, wanted = other[0]
         raise ModelError(f"{folder}: {len(other)} weights do not fit config.json: {name} is {list(found)}, and should be {list(wanted)}")
+    if spoilt := [name for name, weight in model.state_dict().items() if not torch.stack(weight.aminmax()).isfinite().all()]:
+        raise ModelError(f"{folder}: {len(spoilt)} weights have values that are not finite, such as {spoilt[0]}; copy or download it anew")
     return model
+
+
+def load_config(folder: Path) -> PretrainedConfig:
+    """With the attention of torch, also where config.json names another, which may not be installed."""
+    from transformers import AutoConfig
+
+    config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config._attn_implementation = "sdpa"
+    return config
 
 
 def parameters_of(config: PretrainedConfig) -> int:

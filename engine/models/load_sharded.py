@@ -9,12 +9,12 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import load
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from engine.errors import ModelError
 from engine.models.families import FAMILIES
 from engine.models.folder import read_facts
-from engine.models.load import readable
+from engine.models.load import load_config, readable
 
 
 def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
@@ -23,9 +23,9 @@ def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     if FAMILIES[family].experts:
         raise ModelError(f"{folder}: a {family} model cannot be trained with cluster.learner.parallel=fsdp; set it to ddp")
     with readable(folder):
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = load_config(folder)
         with torch.device("meta"):
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")  # type: ignore[no-untyped-call]
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     model.eval()  # type: ignore[no-untyped-call]

@@ -10,9 +10,11 @@ from typing import Any
 from engine.checkpoint.verification import sha256_of
 from engine.config import RunConfig, parse
 from engine.config.task import GENERATED
+from engine.drafter.kind import RECIPE_KINDS
 from engine.drafter.out_folder import writing
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
+from engine.models.folder import BUILT_IN
 from engine.own_folders import locked
 
 RUN, CONFIG, GIVEN = "training", "config.json", "given.sha256"
@@ -56,6 +58,13 @@ def train(options: argparse.Namespace) -> None:
         raise ConfigError(f"--out: {options.out} is a file; give a folder")
     if options.minutes <= 0:
         raise ConfigError("--minutes: give more than 0")
+    if options.start == "":
+        raise ConfigError("--start: give a drafter's folder, or leave it out to start from the model")
+    if options.start == "builtin" and not (options.model in BUILT_IN and RECIPE_KINDS[options.recipe] == "eagle"):
+        raise ConfigError(
+            f"--start: there is no built-in drafter for {options.model} and --recipe {options.recipe}; give a drafter's folder, "
+            "or leave it out to start from the model"
+        )
     if options.start and options.draft_vocabulary is not None:
         raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
     if (options.out / DONE).exists():

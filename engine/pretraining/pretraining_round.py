@@ -7,7 +7,8 @@ from engine.rollout.interface import Alarm
 
 @dataclass(frozen=True)
 class PretrainingRound:
-    """One worker's: what it wrote in ``writing`` seconds, with which ``alarms``, and what it trained on; ``loss`` is the mean."""
+    """One worker's: what it wrote in ``writing`` seconds, with which ``alarms``, and what it trained on; ``loss`` is the mean. ``dropped``:
+    whether its data buffer has ever dropped a response."""
 
     responses: int
     response_tokens: int
@@ -16,6 +17,7 @@ class PretrainingRound:
     tokens: int = 0
     loss: float = 0.0
     alarms: tuple[Alarm, ...] = ()
+    dropped: bool = False
 
     def plus(self, more: "PretrainingRound") -> "PretrainingRound":
         """With what was trained on after it."""

@@ -36,6 +36,8 @@ LEAST_SECONDS = 5.0
 APART, AVERAGING = 8.0, 0.05
 """Seconds for which workers train copies of their own before these are averaged, and the share of the time that this takes at most."""
 MOST_PROMPTS = 4096
+ROUND = 0.02
+"""Of all its time, that a round without writing trains at least: held-out drafts do not gain in seconds."""
 WRITING = 0.4
 """Share of all its time after which the first writing ends: a drafter that has less than half of it left learns little."""
 
@@ -50,7 +52,8 @@ def pretrains(config: RunConfig) -> bool:
 @dataclass(frozen=True)
 class PretrainingState:
     """Between two rounds, or before the first. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker
-    wrote in the last round; ``vocabulary``: None for all tokens."""
+    wrote in the last round that had any; ``vocabulary``: None for all tokens. ``asked``: requests by now, to ``workers`` workers;
+    ``dropped``: whether one of them no longer has all their responses."""
 
     schedule: PretrainingSchedule
     first: float = 0.0
@@ -60,6 +63,9 @@ class PretrainingState:
     vocabulary: tuple[int, ...] | None = None
     drafter_version: int = 0
     writing: float = 0.0
+    asked: int = 0
+    workers: int = 0
+    dropped: bool = False
 
 
 class Pretraining:
@@ -100,11 +106,12 @@ class Pretraining:
     def _begin(self) -> list[PretrainingRound]:
         """The first responses, and prompts, decide on the vocabulary."""
         began = time.monotonic()
-        written = self._workers.pretrain(0, self._requests(0), sampling(self._config), None, WRITING * self._limit(0.0))
+        requests = self._requests(0)
+        written = self._workers.pretrain(0, requests, sampling(self._config), None, WRITING * self._limit(0.0))
         vocabulary = self._workers.begin_pretraining(self._prompt_tokens())
         spent = time.monotonic() - began
         schedule = PretrainingSchedule(self._limit(spent), spent=spent)
-        self._state = replace(self._written(written), round=1, schedule=schedule, first=spent, vocabulary=vocabulary)
+        self._state = replace(self._written(written, len(requests)), round=1, schedule=schedule, first=spent, vocabulary=vocabulary)
         return written
 
     def _limit(self, first: float) -> float:
@@ -123,13 +130,17 @@ class Pretraining:
             yield Log(level="warning", message=message)
 
     def _round(self) -> tuple[list[PretrainingRound], Judged]:
-        """Workers write, and train. In the first round, before which they have written, and in the last one they only train."""
+        """Workers write, and train. In the first round, before which they have written, in the last one, and once they have all that was
+        given, they only train."""
         state, began = self._state, time.monotonic()
         left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
-        training = max(TRAINING * state.writing, LEAST_SECONDS)
-        last = state.drafter_version > 0 and state.writing + training > left
-        requests = self._requests(state.round) if state.drafter_version and not last else []
-        shares = self._pretrain(requests, state.schedule, state.writing if requests else 0.0)  # who has written early trains until all have
+        requests = self._requests(state.round) if state.drafter_version else []
+        writing = state.writing if requests else 0.0
+        training = max(TRAINING * state.writing, LEAST_SECONDS, 0.0 if requests else ROUND * state.schedule.limit)
+        last = state.drafter_version > 0 and writing + training > left
+        if last:
+            requests, writing = [], 0.0
+        shares = self._pretrain(requests, state.schedule, writing)  # who has written early trains until all have
         written = time.monotonic() - began
         until = left if last else min(left, written + training)
         if not any(share.microsteps for share in shares):
@@ -141,7 +152,7 @@ class Pretraining:
             )
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
-        self._state = replace(self._written(shares), round=state.round + 1, schedule=schedule, drafter_version=version)
+        self._state = replace(self._written(shares, len(requests)), round=state.round + 1, schedule=schedule, drafter_version=version)
         return shares, judged
 
     def _pretrain(self, requests: Sequence[Request], schedule: PretrainingSchedule, seconds: float) -> list[PretrainingRound]:
@@ -171,20 +182,31 @@ class Pretraining:
                 break
         return shares
 
-    def _written(self, shares: Sequence[PretrainingRound]) -> PretrainingState:
+    def _written(self, shares: Sequence[PretrainingRound], asked: int) -> PretrainingState:
+        """After ``asked`` requests more. Rows of a file that are read again are no new responses."""
+        state, new = self._state, () if self._read_all else shares
         return replace(
-            self._state,
-            responses=self._state.responses + sum(share.responses for share in shares),
-            response_tokens=self._state.response_tokens + sum(share.response_tokens for share in shares),
-            writing=max(share.writing for share in shares) or self._state.writing,
+            state,
+            responses=state.responses + sum(share.responses for share in new),
+            response_tokens=state.response_tokens + sum(share.response_tokens for share in new),
+            writing=max(share.writing for share in shares) or state.writing,
+            asked=state.asked + asked,
+            workers=self._config.cluster.workers,
+            dropped=state.dropped or any(share.dropped for share in shares),
         )
 
+    @property
+    def _read_all(self) -> bool:
+        """Whether all rows that were given have been read."""
+        return isinstance(self._source, GivenResponses) and self._state.asked >= len(self._source)
+
     def _requests(self, number: int) -> list[Request]:
-        """Those of a round, for all workers."""
+        """Those of a round, for all workers; none once these have all that was given."""
         most = max(min(RESPONSES, self._config.rollout.max_batch), LEAST_PROMPTS * SIBLINGS)  # of fewer none may be left to train on
         responses = most * self._config.cluster.workers
         if isinstance(self._source, GivenResponses):
-            return self._source.requests(number, responses)
+            held = self._read_all and not self._state.dropped
+            return [] if held else self._source.requests(self._state.asked, responses)
         place = FIRST_ROUND + number
         return requests_for(place, 0, self._source.prompts(place, -(-responses // SIBLINGS)), SIBLINGS)
 
@@ -231,6 +253,9 @@ class Pretraining:
         limit = self._limit(state.get("first", 0.0))  # more or fewer minutes may be wanted now
         judged_anew = {"best": 0.0, "flat": 0}  # by other held-out responses, if the buffer had dropped the first ones
         schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit} | judged_anew)
-        self._state = PretrainingState(**state | {"schedule": schedule, "vocabulary": vocabulary})
+        known = state | {"schedule": schedule, "vocabulary": vocabulary}
+        if isinstance(self._source, GivenResponses) and state.get("workers", 0) > self._config.cluster.workers:
+            known |= {"asked": 0, "responses": 0, "response_tokens": 0}  # what the others had read is gone
+        self._state = PretrainingState(**known)
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
         return True

@@ -11,20 +11,17 @@ LEAST = 8
 
 
 class TimeLimit:
-    """Inside the block everything that is generated ends after ``seconds``, by ``abort``, but not before ``LEAST`` responses are finished;
-    without ``seconds`` nothing is ended."""
+    """Inside the block all that is generated ends after ``seconds``, by ``abort``, but not before ``LEAST`` responses are finished."""
 
-    def __init__(self, seconds: float | None, abort: Callable[[], None]) -> None:
-        self._timer = None if seconds is None else Timer(seconds, self._over)
+    def __init__(self, seconds: float, abort: Callable[[], None]) -> None:
+        self._timer = Timer(seconds, self._over)
         self._abort, self._due, self._finished = abort, False, 0
 
     def __enter__(self) -> None:
-        if self._timer:
-            self._timer.start()
+        self._timer.start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._timer:
-            self._timer.cancel()
+        self._timer.cancel()
 
     def finished(self, completion: Completion) -> None:  # noqa: ARG002
         """To be called with each response that is finished."""

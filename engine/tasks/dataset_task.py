@@ -26,6 +26,9 @@ C = TypeVar("C", bound=DatasetConfig)
 Score = Callable[[Any, str], float]
 TOGETHER = 256
 """Rows that are tokenised at a time while all of them are checked."""
+CHARACTERS = 64
+"""Of a question for each token that there is room for: what has more is too long, and is not tokenised to its end, which may take
+minutes. Tokens of text have four or so."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +81,33 @@ class DatasetTask:
     def check_lengths(self, limit: int) -> None:
         """Reads every row of the files, which DataError says what is wrong with, too."""
         lengths = array("Q")
-        first = None
+        first, about = None, ""
         for rows in self._all_rows():
-            found = [len(prompt.tokens) for prompt in self._encoded(rows)]
+            found, exact = self._lengths(rows, limit)
+            about = about if exact else "about "
+            if not all(found):
+                raise DataError(f"{rows[found.index(0)].place}: the model's tokenizer makes no token of the prompt; remove it")
             first = first or next(((row.place, length) for row, length in zip(rows, found, strict=True) if length > limit), None)
             lengths.extend(found)
         if first:
             place, length = first
             too_long = sum(length > limit for length in lengths)
             raise DataError(
-                f"{place}: the prompt has {length} tokens, more than rollout.max_prompt_tokens={limit}; "
-                f"{too_long} of {len(lengths)} prompts are too long, the longest has {max(lengths)} tokens: "
+                f"{place}: the prompt has {about}{length} tokens, more than rollout.max_prompt_tokens={limit}; "
+                f"{too_long} of {len(lengths)} prompts are too long, the longest has {about}{max(lengths)} tokens: "
                 "raise rollout.max_prompt_tokens or remove them"
             )
+
+    def _lengths(self, rows: Sequence[Example], limit: int) -> tuple[list[int], bool]:
+        """In tokens, of each row's prompt, and whether they are exact: one that is much too long is judged by its beginning."""
+        questions = [self._kind.read(self._config, row).text for row in rows]
+        most = CHARACTERS * limit
+        _, tokens = self._encode([question[:most] for question in questions])
+        found = [
+            max(len(ids) * len(question) // most, limit + 1) if len(question) > most else len(ids)
+            for question, ids in zip(questions, tokens, strict=True)
+        ]
+        return found, all(len(question) <= most for question in questions)
 
     def _held_out(self, share: float) -> Sequence[int]:
         """At least that share of the rows, chosen by what their prompts say: all rows of a prompt are on one side."""
@@ -109,8 +126,11 @@ class DatasetTask:
 
     def _encoded(self, rows: Iterable[Example]) -> list[Prompt]:
         questions = [self._kind.read(self._config, row) for row in rows]
-        texts, tokens = encode(self._tokenizer, [[self._config.prompt.format(question=question.text)] for question in questions])
+        texts, tokens = self._encode([question.text for question in questions])
         return [Prompt(text, tuple(ids), question.data) for text, ids, question in zip(texts, tokens, questions, strict=True)]
+
+    def _encode(self, questions: Sequence[str]) -> tuple[list[str], list[list[int]]]:
+        return encode(self._tokenizer, [[self._config.prompt.format(question=question)] for question in questions])
 
 
 def check(config: DatasetConfig, kind: TaskKind[Any]) -> None:

@@ -19,37 +19,43 @@ if TYPE_CHECKING:
 TOGETHER = 256
 """Rows that are tokenised at a time."""
 CHARACTERS = 16
-"""Of a response for each token that there is room for; the rest is not even tokenised. Tokens of text have four or so."""
+"""Of a text for each token that there is room for; the rest is not even tokenised. Tokens of text have four or so."""
 
 
 class GivenResponses:
-    """The file's rows as requests that have been answered already; past its end it begins anew. Nothing else of it is in memory."""
+    """The file's rows as requests that have been answered already; past its end it begins anew. Nothing else of it is in memory. Its
+    length is the number of rows that are of use."""
 
     def __init__(self, path: Path, tokenizer: "PreTrainedTokenizerBase", longest: int) -> None:
         """DataError if the file is not readable, or has a row without a prompt or response. Responses are cut to what ``longest`` tokens
-        leave them; rows whose prompt alone is longer are left out."""
+        leave them; rows whose prompt alone is longer, or no token, are left out."""
         self._rows, self._tokenizer, self._longest = dataset.read(path), tokenizer, longest
         self._usable, place, rows = array("Q"), 0, iter(self._rows)
         while some := list(islice(rows, TOGETHER)):
             found = self._tokens(some)
-            self._usable.extend(place + index for index, (prompt, response) in enumerate(found) if len(prompt) < longest and response)
+            self._usable.extend(place + index for index, (prompt, response) in enumerate(found) if 0 < len(prompt) < longest and response)
             place += len(some)
         if not self._usable:
             raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens, which is all that the model can hold")
 
-    def requests(self, number: int, count: int) -> list[Request]:
-        """``count`` rows, those of round ``number``."""
-        places = range(number * count, (number + 1) * count)
-        chosen = self._tokens([self._rows[self._usable[place % len(self._usable)]] for place in places])
+    def __len__(self) -> int:
+        return len(self._usable)
+
+    def requests(self, first: int, count: int) -> list[Request]:
+        """``count`` rows after the ``first`` ones, but none behind the end of the file: there the next call begins anew."""
+        row = first % len(self)
+        places = range(first, first + min(count, len(self) - row))
+        chosen = self._tokens([self._rows[self._usable[place % len(self)]] for place in places])
         return [Request(place, place, prompt, PartialResponse(response)) for place, (prompt, response) in zip(places, chosen, strict=True)]
 
     def _tokens(self, rows: Sequence[Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
         prompts, texts = zip(*pairs(rows), strict=True)
-        _, encoded = encode(self._tokenizer, [[prompt] for prompt in prompts])
         most = CHARACTERS * self._longest
+        _, encoded = encode(self._tokenizer, [[prompt[:most]] for prompt in prompts])
         responses: Sequence[list[int]] = self._tokenizer([text[:most] for text in texts], add_special_tokens=False).input_ids
         ends = [self._tokenizer.eos_token_id] if isinstance(self._tokenizer.eos_token_id, int) else []
-        return [
+        found = [
             (tuple(prompt), tuple([*response, *(ends if len(text) <= most else [])][: max(self._longest - len(prompt), 0)]))
             for prompt, text, response in zip(encoded, texts, responses, strict=True)
         ]
+        return [pair if len(prompt) <= most else ((), ()) for prompt, pair in zip(prompts, found, strict=True)]

@@ -104,6 +104,11 @@ def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
             ModelError,
             r"drafter\.path: .* is an eagle drafter, but drafter\.recipe=eagle3 trains eagle3 drafters",
         ),
+        (
+            config(random_model, drafter={"path": str(DRAFTER)}),
+            ModelError,
+            r"drafter\.path: .* was made for a target with hidden_size 160, and that of .* is 64; use a drafter of this model",
+        ),
     ]
     for bad, error, message in cases:
         for function in (check_light, check):

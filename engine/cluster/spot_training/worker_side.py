@@ -135,6 +135,11 @@ class SpotTraining:
         reason = f"{lost.responses:,} responses were dropped before the drafter was trained on them, for lack of memory"
         return lost, [("responses_dropped", f"worker {self._rank}: {reason}; raise drafter.spot.buffer_bytes, or take fewer workers")]
 
+    @property
+    def dropped(self) -> bool:
+        """Whether the buffer has ever dropped a response."""
+        return self._buffer.oldest > 0
+
     def train(self, should_stop: Callable[[], bool], progress: SessionProgress) -> TrainedSession | None:
         """A session; the first one after a resume goes on where the killed run's newest left off. None, and the weights as before, if there
         is nothing to train on yet, or if it had to stop before anything was judged. An error undoes it; FloatingPointError if the loss is

@@ -179,6 +179,8 @@ def test_the_first_responses_of_a_pretraining_end_in_time(random_model: Path) ->
     assert written.response_tokens == 6 * written.responses
     worker.begin_pretraining(None)
     assert worker.pretrain(1, requests, Sampling(max_new_tokens=6), PretrainingSchedule(60.0), 0.0).responses == 20
+    late = worker.pretrain(2, requests, Sampling(max_new_tokens=6), PretrainingSchedule(60.0, spent=60.0), 0.0)
+    assert 8 <= late.responses < 20, "later ones end with the time, too"
 
 
 def test_a_plain_worker_measures_and_saves_nothing_of_speculation(random_model: Path, tmp_path: Path, home: Path) -> None:

@@ -147,6 +147,10 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
     assert f"base_model: {random_model}" in (tmp_path / "out" / "README.md").read_text()
     assert main(command) == 2
     assert "choose another folder for --out" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert main([*command[:-1], str(tmp_path / "link")]) == 2
+    assert "link is a link or a mount point; choose a folder in it or beside it" in capsys.readouterr().err
     for place in (tmp_path / "drafter" / "README.md", tmp_path / "drafter" / "README.md" / "below"):
         assert main([*command[:-1], str(place)]) == 2
         assert f"--out: {place} cannot be written" in capsys.readouterr().err

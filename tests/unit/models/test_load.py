@@ -107,6 +107,24 @@ def test_config_that_cannot_be_used(folder: Path, change: dict[str, object], mes
         read_facts(folder)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite(folder: Path, value: float) -> None:
+    edit_weights(folder, lambda weights: weights["model.norm.weight"][3:4].fill_(value))
+    with pytest.raises(ModelError, match=r"1 weights have values that are not finite, such as model\.norm\.weight"):
+        load_model(folder, torch.float32)
+
+
+def test_quantised_weights_of_which_the_configuration_says_nothing(folder: Path) -> None:
+    edit_weights(folder, lambda weights: weights.update({"model.norm.weight": weights["model.norm.weight"].char()}))
+    with pytest.raises(ModelError, match=r"model\.norm\.weight is of type I8: quantised weights cannot be trained"):
+        read_facts(folder)
+
+
+def test_a_configuration_may_name_an_attention_that_is_not_installed(folder: Path) -> None:
+    edit_json(folder / "config.json", lambda config: config.update(_attn_implementation="flash_attention_2"))
+    assert load_model(folder, torch.float32).config._attn_implementation == "sdpa"
+
+
 def test_with_longrope_a_model_holds_what_it_was_first_trained_with(tmp_path: Path) -> None:
     folder = make_random_model(tmp_path, "phi3", context=512)
     longrope = {"type": "longrope", "short_factor": [1.0] * 8, "long_factor": [2.0] * 8}

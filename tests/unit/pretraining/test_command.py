@@ -62,6 +62,8 @@ def test_a_drafter_that_was_not_all_written_is_written_again(
         (["--temperature", "nan"], "rollout.temperature"),
         (["--learning-rate", "nan"], "drafter.pretrain_learning_rate"),
         (["--seed", "-1"], "seed"),
+        (["--start", ""], "--start: give a drafter's folder, or leave it out"),
+        (["--start", "builtin", "--recipe", "eagle3"], "--start: there is no built-in drafter for tiny and --recipe eagle3"),
         (["--start", "builtin", "--draft-vocabulary", "64"], "--draft-vocabulary: the drafter that is given as --start keeps its own"),
     ],
 )

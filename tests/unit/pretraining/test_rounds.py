@@ -17,10 +17,13 @@ from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import Judged
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log
+from engine.models.folder import TINY
+from engine.models.load import load_tokenizer
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.rounds import APART, Pretraining, pretrains
 from engine.pretraining.schedule import PretrainingSchedule
 from engine.rollout.interface import Request, Sampling
+from engine.tasks.given_responses import GivenResponses
 from engine.tasks.task import Task
 
 
@@ -223,3 +226,54 @@ def test_a_round_has_prompts_enough_to_train_on_and_to_judge_by(tmp_path: Path, 
     small = config(1).model_copy(update={"rollout": config(1).rollout.model_copy(update={"max_batch": batch})})
     pretraining = Pretraining(small, cast(WorkerGroup, None), cast(Task, Prompts()), tmp_path)
     assert len({request.group for request in pretraining._requests(0)}) == max(8, batch // 2)
+
+
+class Reading(Group):
+    """Says which rows it was given, and keeps all or ``drops`` some."""
+
+    def __init__(self, clock: Clock, drops: bool = False, workers: int = 1) -> None:
+        super().__init__(clock, workers=workers)
+        self._drops, self.read = drops, list[int]()
+
+    def pretrain(self, number: int, requests: Sequence[Request], *more: Any) -> list[PretrainingRound]:
+        self.read += [request.id for request in requests]
+        shares = super().pretrain(number, requests, *more)
+        return [replace(share, dropped=self._drops) for share in shares]
+
+
+def read(group: Group, out: Path, rows: int, resume: bool = False, workers: int = 1) -> list[DrafterPretrained]:
+    out.mkdir(exist_ok=True)
+    file = out / "given.jsonl"
+    file.write_text("".join(f'{{"prompt": "{row}+1=", "response": "{row + 1}"}}\n' for row in range(rows)))
+    settings = config(1).model_copy(update={"cluster": config(1).cluster.model_copy(update={"workers": workers})})
+    source = GivenResponses(file, load_tokenizer(TINY), 64)
+    events = Pretraining(settings, cast(WorkerGroup, group), source, out).run(out / "stop", resume)
+    return [event for event in events if isinstance(event, DrafterPretrained)]
+
+
+def test_given_rows_are_read_once_if_there_is_room_for_them(clock: Clock, tmp_path: Path) -> None:
+    group = Reading(clock)
+    *_, last = read(group, tmp_path, rows=150)
+    assert group.read == list(range(150))
+    assert (last.done, last.responses) == (True, 150)
+    assert clock.now == pytest.approx(60, abs=6), "all of the time that is left is for training"
+
+
+def test_given_rows_that_memory_has_no_room_for_are_read_again_and_are_not_new(clock: Clock, tmp_path: Path) -> None:
+    group = Reading(clock, drops=True)
+    *_, last = read(group, tmp_path, rows=150)
+    assert group.read == list(range(len(group.read)))
+    assert len(group.read) > 300
+    assert last.responses == 150
+
+
+@pytest.mark.parametrize(("workers", "anew"), [(2, False), (3, False), (1, True)])
+def test_given_rows_that_a_worker_took_along_are_read_again(clock: Clock, tmp_path: Path, workers: int, anew: bool) -> None:
+    """The run goes on with as many workers as the machine has now."""
+    (tmp_path / "stop").touch()
+    first, again = Reading(clock, workers=2), Reading(clock, workers=workers)
+    with pytest.raises(StoppedError):
+        read(first, tmp_path, rows=400, workers=2)
+    read(again, tmp_path, rows=400, resume=True, workers=workers)
+    assert 0 < len(first.read) < 400
+    assert again.read == list(range(0 if anew else len(first.read), 400))

@@ -48,6 +48,7 @@ def test_reads_parquet_with_other_columns(tmp_path: Path) -> None:
         ("\n \n", "the dataset is empty"),
         (GOOD + "{question: 1}\n", r"line 2: not readable as JSON: Expecting property name"),
         (GOOD.encode() + b'{"question": "\xff"}\n', "line 2: not readable as JSON: 'utf-8' codec can't decode"),
+        (GOOD.encode("utf-16"), "line 1: the file is in UTF-16; save it as UTF-8"),
         ("[" * 100_000, "line 1: not readable as JSON"),
         (GOOD + "[1, 2]\n", "line 2: must be a JSON object, got a list"),
         ('{"problem": "1+1?", "answer": "2"}', "line 1: no column 'question'; the columns are answer, problem"),

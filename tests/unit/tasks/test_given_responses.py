@@ -29,13 +29,14 @@ def given(folder: Path, *rows: dict[str, Any], longest: int = 64) -> GivenRespon
 
 def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_path: Path) -> None:
     source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"question": "2+2=", "answer": "4"})
-    first, second, third = source.requests(0, 3)
+    first, second = source.requests(0, 3)
     assert TOKENIZER.decode(list(first.prompt)) == "1+1="
     assert first.begun.tokens == (*TOKENIZER("2").input_ids, TOKENIZER.eos_token_id)
     assert TOKENIZER.decode(list(second.prompt)) == "2+2="
-    assert third.prompt == first.prompt
-    assert source.requests(1, 3)[0].prompt == second.prompt, "the next round goes on where this one ended"
-    assert len({request.id for number in range(3) for request in source.requests(number, 3)}) == 9
+    (third,) = source.requests(1, 1)
+    assert third.prompt == second.prompt, "the next round goes on where the one before ended"
+    assert [request.prompt for request in source.requests(2, 3)] == [first.prompt, second.prompt]
+    assert len({request.id for place in range(0, 6, 2) for request in source.requests(place, 3)}) == 6
 
 
 def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Path) -> None:
@@ -69,6 +70,17 @@ def test_of_a_long_response_no_more_is_tokenised_than_there_is_room_for(tmp_path
     finally:
         tracemalloc.stop()
     assert all(TOKENIZER.decode(list(request.begun.tokens)) == ("1+" * 5)[: 10 - len(request.prompt)] for request in requests)
+
+
+def test_of_a_long_prompt_no_more_is_tokenised_than_shows_that_it_is_too_long(tmp_path: Path) -> None:
+    """Not even one of spaces, of which a token may have any number."""
+    words = Tokenizer(WordLevel({"a": 0}, "a"))
+    words.pre_tokenizer = WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)  # type: ignore[no-untyped-call]
+    file = tmp_path / "given.jsonl"
+    prompts = (f"a{' ' * 10_000}a", " \u200b ", "a")
+    file.write_text("".join(json.dumps({"prompt": prompt, "response": "a"}) + "\n" for prompt in prompts))
+    assert len(GivenResponses(file, tokenizer, 10)) == 2
 
 
 def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:

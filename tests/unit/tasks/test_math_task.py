@@ -4,6 +4,8 @@ from threading import Thread
 
 import pytest
 from models_for_tests import CHAT_TEMPLATE, byte_tokenizer
+from tokenizers import normalizers
+from transformers import PreTrainedTokenizerFast
 
 from engine.config.task import MathConfig
 from engine.errors import DataError
@@ -76,6 +78,30 @@ def test_too_long_prompt_names_row_tokens_and_limit(tmp_path: Path) -> None:
         match=r"data\.jsonl: line 2: the prompt has 20 tokens, more than rollout\.max_prompt_tokens=12; 2 of 4 prompts are too long, "
         r"the longest has 30 tokens",
     ):
+        task.check_lengths(12)
+
+
+def test_a_prompt_that_is_far_too_long_is_not_tokenised_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 MB took a minute."""
+    path, read = tmp_path / "data.jsonl", list[int]()
+    path.write_text(json.dumps({"question": "x" * 100_000, "answer": 1}))
+    task = DatasetTask(MathConfig(path=path, prompt="{question}"), MATH, 0, byte_tokenizer())
+    tokenise = PreTrainedTokenizerFast.__call__
+    monkeypatch.setattr(
+        PreTrainedTokenizerFast, "__call__", lambda self, text, **how: read.append(len(text[0])) or tokenise(self, text, **how)
+    )
+    with pytest.raises(DataError, match=r"line 1: the prompt has about 100000 tokens, .*; 1 of 1 prompts are too long"):
+        task.check_lengths(12)
+    assert max(read) < 1000
+
+
+def test_a_prompt_of_no_token_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.jsonl"
+    path.write_text("".join(json.dumps({"question": question, "answer": 1}) + "\n" for question in ("1", "\u200b")))
+    stripping = byte_tokenizer()
+    stripping.backend_tokenizer.normalizer = normalizers.Replace("\u200b", "")
+    task = DatasetTask(MathConfig(path=path, prompt="{question}"), MATH, 0, stripping)
+    with pytest.raises(DataError, match="line 2: the model's tokenizer makes no token of the prompt; remove it"):
         task.check_lengths(12)
 
 

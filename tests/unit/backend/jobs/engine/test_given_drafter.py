@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -34,12 +35,16 @@ Submit = Callable[..., Claim]
 def make(database: Database, settings: Settings, tmp_path: Path) -> Make:
     """A run that succeeded and left the built-in drafter; the artifact's id."""
 
-    def make(at: float, state: str = "succeeded", project_id: str = DEFAULT_PROJECT, damaged: str = "", **facts: str) -> str:
+    def make(
+        at: float, state: str = "succeeded", project_id: str = DEFAULT_PROJECT, damaged: str = "", width: int = 160, **facts: str
+    ) -> str:
         with database.write() as session:
             run = submission.submit(session, parse({"name": f"of {at}"}), submission.SubmissionOptions(project_id=project_id))[0]
             run_id, run.state = run.id, state
         folder = settings.run_folder(run_id) / "artifacts"
         shutil.copytree(DRAFTER, tmp_path / run_id / "drafter")
+        config = tmp_path / run_id / "drafter" / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"hidden_size": width}))
         folder.mkdir(parents=True)
         path = folder / "drafter.zip"
         digest, size = write_zip(tmp_path / run_id / "drafter", path), path.stat().st_size
@@ -105,6 +110,7 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
     make(6.0, project_id=other_id)
     make(7.0, damaged="later")
     make(8.0, damaged="from the beginning")
+    make(9.0, width=64)  # of the model that had this name before
     claimed = submit()
     drafter = given(database, settings, claimed)
     folder = settings.run_folder(claimed.run_id) / "given_drafter"
@@ -117,7 +123,7 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
             f"takes drafter version 4 of run {session.get_one(Artifact, fits).run_id} (of 2.0)"
             in session.scalars(select(LogLine.message).where(LogLine.run_id == claimed.run_id, LogLine.code == "drafter")).one()
         )
-    make(9.0)
+    make(10.0)
     shutil.rmtree(folder)
     with database.write() as session:
         settle(session, claimed.run_id, 1, Outcome("lost", error="gone"), 3)
