@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.speculation.strategy import Context, Strategy
 
-SCHEMA = 2
+SCHEMA = 3
 
 KEYS = 0.25
 """Width that a token costs as much as of which the drafter only keeps keys and values."""

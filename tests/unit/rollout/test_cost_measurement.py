@@ -1,5 +1,6 @@
 """At which lengths the cost of a step is measured, and what later runs need not measure again."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -87,3 +88,11 @@ def test_a_long_length_is_measured_with_few_requests(tmp_path: Path, monkeypatch
     table = cost_table(tmp_path, runner, "model", 2, 48, 1500)
     assert runner.cache.slots == 0, "its memory is free again"
     assert table.target(4, 1, 1500) - table.target(4, 1, 640) == pytest.approx(4 * (table.target(1, 1, 1500) - table.target(1, 1, 640)))
+
+
+@pytest.mark.parametrize(("threads", "counts"), [(1, False), (2, True)])
+def test_to_wait_for_a_busy_core_is_no_cost_of_a_step(monkeypatch: pytest.MonkeyPatch, threads: int, counts: bool) -> None:
+    """What was measured beside other work is kept: runs never drafted after it. Threads wait for each other: that counts."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert (cost_measurement._time(lambda: time.sleep(0.1)) >= 0.1) == counts
