@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.config import RunConfig
-from engine.drafter.kind import RECIPE_KINDS, drafter_kind
+from engine.drafter.kind import RECIPE_KINDS, drafter_kind, has_built_in, layer_config
 from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
@@ -140,8 +140,7 @@ def check_drafter(config: RunConfig) -> None:
     be made could not draft what a strategy asks for."""
     path, size = config.drafter.path, config.drafter.draft_vocabulary
     widest = max((strategy.top_k for strategy in config.speculation.strategies), default=0)
-    built_in = config.model.path in BUILT_IN and RECIPE_KINDS[config.drafter.recipe] == "eagle"
-    made = path is None or (path in ("builtin", "auto") and not built_in)
+    made = path is None or (path in ("builtin", "auto") and not has_built_in(config.model.path, config.drafter.recipe))
     if config.speculation.enabled and made and config.drafter.pretrain_minutes > 0 and 0 < size < widest:
         raise ConfigError(
             f"drafter.draft_vocabulary: {size} tokens are fewer than the {widest} branches (top_k) of a strategy; raise it, or set it to 0 "
@@ -160,12 +159,11 @@ def check_drafter(config: RunConfig) -> None:
 
 def _check_shape(drafter: Path, model: str) -> None:
     """ModelError if config.json says that the drafter was made for a target of another shape; its weights are read by the run itself."""
-    facts, own = read_facts(locate(model)), read_config(drafter)
-    layer = own.get("transformer_layer_config") or own
+    facts, layer = read_facts(locate(model)), layer_config(read_config(drafter))
     width = facts.hidden_size * (SMALL_WIDTH if model == "small" else 1)
     for name, wanted in (("hidden_size", width), ("vocab_size", facts.vocabulary)):
         if (found := layer.get(name, wanted)) != wanted:
             raise ModelError(
-                f"drafter.path: {drafter} was made for a target with {name} {found}, and that of {model} is {wanted}; "
+                f"drafter.path: {drafter} has {name} {found}, and that of {model} is {wanted}; "
                 "use a drafter of this model, or null for none"
             )

@@ -192,7 +192,7 @@ class Worker(LearnerRank):
         """Round ``number``: writes its share of responses, or reads those that are given. Then, given a ``schedule``, trains until
         ``seconds`` after it began. It writes for about as long as the schedule lasts, without one for ``seconds``: see ``TimeLimit``."""
         began = time.monotonic()
-        written = PretrainingRound(0, 0, 0.0)
+        written = PretrainingRound(0, 0, 0.0, dropped=self._require_spot().dropped)
         if requests:
             most = seconds if schedule is None else schedule.end - schedule.spent
             written = self._write(number, requests, sampling, TimeLimit(most, self.engine.abort))

@@ -1,16 +1,27 @@
 """The kinds of learned drafters: which of the target's hidden states they read. Needs no torch."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from engine.models.folder import read_config
+from engine.models.folder import BUILT_IN, read_config
 
 DrafterKind = Literal["eagle", "eagle3"]
 RECIPE_KINDS: dict[str, DrafterKind] = {"eagle": "eagle", "hass": "eagle", "eagle3": "eagle3"}
 EAGLE3 = "LlamaForCausalLMEagle3"
 OWN_EAGLE3 = "LongtailForCausalLMEagle3"
 """Of a folder that lacks what a serving engine needs, so that it refuses it."""
+
+
+def has_built_in(model: str, recipe: str) -> bool:
+    """Whether there is a built-in drafter for the model path ``model``: all are EAGLE drafters."""
+    return model in BUILT_IN and RECIPE_KINDS[recipe] == "eagle"
+
+
+def layer_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a drafter's config.json says of its layer: the speculators format has that apart."""
+    layer: Mapping[str, Any] = config.get("transformer_layer_config") or config
+    return layer
 
 
 def captured_layers(kind: DrafterKind, layers: int) -> tuple[int, ...]:

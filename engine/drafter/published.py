@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PretrainedConfig
 
-from engine.drafter.kind import DrafterKind, captured_layers, weights_kind
+from engine.drafter.kind import DrafterKind, captured_layers, layer_config, weights_kind
 from engine.drafter.layout import BIAS, FC_NORMS, FLAGS, IN_CONFIG, ROPE_THETA, DrafterLayout
 from engine.drafter.model import drafter_config
 from engine.drafter.vocabulary import D2T, check_vocabulary, token_ids
@@ -49,13 +49,13 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
         del ours[BIAS]
     _take_vocabulary(ours, target.vocab_size)
     flags = dict.fromkeys((flag for flag in FLAGS if config.get(flag)), 1)
-    in_config = flags | _own_rope(_layer(config), weights_kind(ours), target)
+    in_config = flags | _own_rope(layer_config(config), weights_kind(ours), target)
     return ours | {name: torch.tensor([number]) for name, number in in_config.items()}
 
 
 def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) -> None:
     """ModelError if config.json says that the drafter is another model than its tensors can tell."""
-    layer = _layer(config)
+    layer = layer_config(config)
     if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
         raise ModelError(f"made for a target with {vocabulary} tokens, and this one has {target.vocab_size}; use that target")
     if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc"):
@@ -71,11 +71,6 @@ def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) ->
     if kind == "eagle3" and read is not None and tuple(read) != captured_layers("eagle3", target.num_hidden_layers):
         captured = list(captured_layers("eagle3", target.num_hidden_layers))
         raise ModelError(f"reads the inputs of the target's layers {list(read)}, and supported are {captured}")
-
-
-def _layer(config: Config) -> Config:
-    layer: Config = config.get("transformer_layer_config") or config
-    return layer
 
 
 def _named(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:

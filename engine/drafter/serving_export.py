@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def export(options: argparse.Namespace) -> None:
     """Writes the folder, whole or not at all. ConfigError or ModelError say what does not fit."""
     from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
-    from engine.drafter.layout import DrafterLayout
+    from engine.drafter.layout import DrafterLayout, without_copies
     from engine.drafter.serving_formats import ServingFormat
     from engine.models.load import load_model, resolve
     from engine.models.weights import ends
@@ -42,6 +42,7 @@ def export(options: argparse.Namespace) -> None:
             raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
     base = options.model or base_model(options.folder)
     target = load_model(resolve(base), "auto")
+    embedding, head = ends(target)
     weights = load_drafter_folder(options.folder, target.config, drafter_kind(options.folder))
     card = DrafterCard(base, f"as of {options.folder.name}, which this was exported from", 0)
     taken = ConfigError(f"--out: another process is writing {options.out}; wait for it, or choose another folder")
@@ -49,10 +50,10 @@ def export(options: argparse.Namespace) -> None:
         for left in aside.iterdir():  # by one that was killed
             left.unlink()
         try:
-            write_serving_folder(aside, weights, target.config, ends(target)[1], card, options.format)
+            write_serving_folder(aside, weights, target.config, head, card, options.format)
             aside.replace(out)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     print(f"{options.out}: the drafter for {base}, as {options.format} reads it")
-    if options.format == "sglang" and DrafterLayout.of(weights).embedding:
+    if options.format == "sglang" and DrafterLayout.of(without_copies(weights, embedding, head)).embedding:
         print("it has an embedding of its own: SGLang puts the model's in its place, so that fewer drafts may be accepted")

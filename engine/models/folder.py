@@ -26,8 +26,9 @@ SIZES = {"num_hidden_layers": "n_layer", "hidden_size": "n_embd", "vocab_size": 
 SCALED = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
 """What a model does with its head's product before the softmax, if they are not 1."""
 SECTIONS = ("rope_parameters", "rope_scaling", "transformer_layer_config", "eagle_config")
-TRAINABLE = ("F64", "F32", "F16", "BF16")
-"""Types of weights, as safetensors names them."""
+TRAINABLE_TYPES = ("F64", "F32", "F16", "BF16")
+"""Of weights, as safetensors names them."""
+QUANTISED = "quantised weights cannot be trained; use the model's float32 or bfloat16 weights"
 LISTS = {"architectures": str, "eagle_aux_hidden_state_layer_ids": int, "copied_from_target": str}
 """Parts of a model's or drafter's configuration that have parts of their own, and lists of what; any of them may be missing or null."""
 MADE = re.compile(r"small(-drafter)?-\d+x\d+-[0-9a-f]{12}")
@@ -169,7 +170,7 @@ def check_architecture(folder: Path, config: dict[str, Any]) -> None:
     if scaled := next((key for key in SCALED if config.get(key) not in (None, 1)), None):
         raise ModelError(f"{folder}: logits that are scaled or capped ({scaled}={config[scaled]}) are not supported")
     if "quantization_config" in config:
-        raise ModelError(f"{folder}: quantised weights cannot be trained; use the model's float32 or bfloat16 weights")
+        raise ModelError(f"{folder}: {QUANTISED}")
     if config.get("use_sliding_window"):
         raise ModelError(f"{folder}: sliding-window attention is not supported")
 
@@ -206,12 +207,10 @@ def _sizes(file: Path) -> list[int]:
     try:
         with safe_open(file, framework="numpy") as tensors:
             slices = {name: tensors.get_slice(name) for name in tensors.keys()}  # noqa: SIM118
+            types = {name: tensor.get_dtype() for name, tensor in slices.items() if name.endswith(".weight")}
+            sizes = [math.prod(tensor.get_shape()) for tensor in slices.values()]
     except SafetensorError as error:
         raise ModelError(f"{file}: not readable as safetensors: {error}") from None
-    for name, tensor in slices.items():
-        if name.endswith(".weight") and tensor.get_dtype() not in TRAINABLE:
-            raise ModelError(
-                f"{file}: {name} is of type {tensor.get_dtype()}: quantised weights cannot be trained; "
-                "use the model's float32 or bfloat16 weights"
-            )
-    return [math.prod(tensor.get_shape()) for tensor in slices.values()]
+    if name := next((name for name, kind in types.items() if kind not in TRAINABLE_TYPES), None):
+        raise ModelError(f"{file}: {name} is of type {types[name]}: {QUANTISED}")
+    return sizes

@@ -7,14 +7,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint.verification import sha256_of
+from engine.checkpoint.verification import newest, sha256_of
 from engine.config import RunConfig, parse
 from engine.config.task import GENERATED
-from engine.drafter.kind import RECIPE_KINDS
+from engine.drafter.kind import has_built_in
 from engine.drafter.out_folder import writing
 from engine.errors import ConfigError, StoppedError
 from engine.events import AnyEvent, DrafterPretrained, Log, RunStarted
-from engine.models.folder import BUILT_IN
 from engine.own_folders import locked
 
 RUN, CONFIG, GIVEN = "training", "config.json", "given.sha256"
@@ -24,6 +23,9 @@ DONE = "config.json"
 LARGE = ("pretraining", "checkpoints", "artifacts")
 """What the run would go on from, hidden states of responses among it: of no use once there is a drafter."""
 MOST_WORKERS = 4
+DRAFTER = ("recipe", "path", "draft_vocabulary", "pretrain_responses")
+RATES = ("pretrain_learning_rate", "pretrain_reverse_kl")
+"""What is the same in every attempt of a training; the latter once a round is over."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,24 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def train(options: argparse.Namespace) -> None:
     """Writes the drafter's folder. ConfigError, ModelError or DataError say what does not fit."""
-    if options.out.exists() and not options.out.is_dir():
-        raise ConfigError(f"--out: {options.out} is a file; give a folder")
-    if options.minutes <= 0:
-        raise ConfigError("--minutes: give more than 0")
-    if options.start == "":
-        raise ConfigError("--start: give a drafter's folder, or leave it out to start from the model")
-    if options.start == "builtin" and not (options.model in BUILT_IN and RECIPE_KINDS[options.recipe] == "eagle"):
-        raise ConfigError(
-            f"--start: there is no built-in drafter for {options.model} and --recipe {options.recipe}; give a drafter's folder, "
-            "or leave it out to start from the model"
-        )
-    if options.start and options.draft_vocabulary is not None:
-        raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
-    if (options.out / DONE).exists():
-        raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
+    _check_options(options)
     config, folder = _config(options), options.out / RUN
-    if not folder.exists() and options.out.exists() and any(options.out.iterdir()):
-        raise ConfigError(f"--out: {options.out} has files of something else in it; choose a new folder or an empty one")
     taken = ConfigError(f"--out: another process is training in {folder}; wait for it, or choose another folder")
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,19 +78,44 @@ def train(options: argparse.Namespace) -> None:
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
 
 
+def _check_options(options: argparse.Namespace) -> None:
+    if options.out.exists() and not options.out.is_dir():
+        raise ConfigError(f"--out: {options.out} is a file; give a folder")
+    if options.minutes <= 0:
+        raise ConfigError("--minutes: give more than 0")
+    if options.start == "":
+        raise ConfigError("--start: give a drafter's folder, or leave it out to start from the model")
+    if options.start in ("builtin", "auto") and not has_built_in(options.model, options.recipe):
+        raise ConfigError(
+            f"--start: there is no built-in drafter for {options.model} and --recipe {options.recipe}; give a drafter's folder, "
+            "or leave it out to start from the model"
+        )
+    if options.start and options.draft_vocabulary is not None:
+        raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
+    if (options.out / DONE).exists():
+        raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
+    if not (options.out / RUN / GIVEN).exists() and _has_files(options.out):
+        raise ConfigError(f"--out: {options.out} has files of something else in it; choose a new folder or an empty one")
+
+
+def _has_files(folder: Path) -> bool:
+    """But for an empty folder of a training that was killed as it began."""
+    run = folder / RUN
+    return folder.is_dir() and any(each != run or not run.is_dir() or any(run.iterdir()) for each in folder.iterdir())
+
+
 def _goes_on(config: RunConfig, file: Path) -> bool:
     """Whether an earlier attempt is to be gone on with. ConfigError if that was for something else; only time and workers may change."""
     wanted, given = config.model_dump(mode="json"), _checksum(config)
     if file.exists() and (file.parent / "pretraining").exists():
         try:
-            saved = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
+            begun = parse(json.loads(file.read_text(encoding="utf-8"))).model_dump(mode="json")  # with what is new since then
+        except (ValueError, ConfigError):
             raise ConfigError(f"--out: {file} is damaged; choose another folder, or remove {file.parent}") from None
-        begun = parse(saved).model_dump(mode="json")  # with what is new since then
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        for name in ("recipe", "path", "draft_vocabulary", "pretrain_responses", "pretrain_learning_rate", "pretrain_reverse_kl"):
+        for name in DRAFTER + (RATES if _trained(file.parent / "pretraining") else ()):
             if begun["drafter"][name] != wanted["drafter"][name]:
                 other = f"{file.parent} is of a training with another drafter.{name}, {begun['drafter'][name]!r}"
                 raise ConfigError(f"--out: {other}; choose another folder, or remove that")
@@ -116,6 +127,12 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
         (file.parent / GIVEN).write_text(given, encoding="utf-8")
         file.write_text(json.dumps(wanted), encoding="utf-8")
     return False
+
+
+def _trained(folder: Path) -> bool:
+    """Whether a round is over. If not, other rates may go on from the first responses: the first ones may have been too high."""
+    found = newest(folder)
+    return found is None or json.loads((found.path / "state.json").read_text(encoding="utf-8"))["drafter_version"] > 0
 
 
 def _checksum(config: RunConfig) -> str:

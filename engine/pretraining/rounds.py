@@ -36,8 +36,8 @@ LEAST_SECONDS = 5.0
 APART, AVERAGING = 8.0, 0.05
 """Seconds for which workers train copies of their own before these are averaged, and the share of the time that this takes at most."""
 MOST_PROMPTS = 4096
-ROUND = 0.02
-"""Of all its time, that a round without writing trains at least: held-out drafts do not gain in seconds."""
+LEAST_TRAINING = 0.02
+"""Of all its time, in a round without writing: held-out drafts do not gain in seconds."""
 WRITING = 0.4
 """Share of all its time after which the first writing ends: a drafter that has less than half of it left learns little."""
 
@@ -122,7 +122,10 @@ class Pretraining:
     def _begun(self) -> Log:
         state = self._state
         chosen = f"{len(state.vocabulary):,} of {self._workers.vocabulary:,} tokens" if state.vocabulary else "all tokens"
-        return Log(level="info", message=f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}")
+        told = f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}"
+        if isinstance(self._source, GivenResponses) and self._source.left_out:
+            told += f"; {self._source.left_out} rows of the file were left out, as their prompts are too long or have no tokens"
+        return Log(level="info", message=told)
 
     def _alarms(self, shares: Sequence[PretrainingRound]) -> Iterator[Log]:
         """What workers noticed while they wrote, each once; there is no step yet for an alarm to be of."""
@@ -134,21 +137,17 @@ class Pretraining:
         given, they only train."""
         state, began = self._state, time.monotonic()
         left = max(state.schedule.end - state.schedule.spent, LEAST_SECONDS)
-        requests = self._requests(state.round) if state.drafter_version else []
-        writing = state.writing if requests else 0.0
-        training = max(TRAINING * state.writing, LEAST_SECONDS, 0.0 if requests else ROUND * state.schedule.limit)
+        writes = state.drafter_version > 0 and not self._all_held
+        writing = state.writing if writes else 0.0
+        training = max(TRAINING * state.writing, LEAST_SECONDS, 0.0 if writes else LEAST_TRAINING * state.schedule.limit)
         last = state.drafter_version > 0 and writing + training > left
-        if last:
-            requests, writing = [], 0.0
-        shares = self._pretrain(requests, state.schedule, writing)  # who has written early trains until all have
+        requests = self._requests(state.round) if writes and not last else []
+        shares = self._pretrain(requests, state.schedule, writing if requests else 0.0)  # who has written early trains until all have
         written = time.monotonic() - began
-        until = left if last else min(left, written + training)
-        if not any(share.microsteps for share in shares):
-            until = max(until, written + LEAST_SECONDS)  # writing has taken all that was left
-        shares = self._trained(shares, began, until)
-        if not any(share.microsteps for share in shares):
+        shares = self._trained(shares, began, left if last else min(left, written + training))
+        if not (any(share.microsteps for share in shares) or state.drafter_version):  # later ones may have had time to write only
             raise DataError(
-                "the drafter has nothing to be pretrained on: there are too few prompts (8 at least), or responses of one token"
+                "the drafter has nothing to be pretrained on: there are too few prompts (8 a worker at least), or responses of one token"
             )
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
         schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
@@ -184,10 +183,11 @@ class Pretraining:
 
     def _written(self, shares: Sequence[PretrainingRound], asked: int) -> PretrainingState:
         """After ``asked`` requests more. Rows of a file that are read again are no new responses."""
-        state, new = self._state, () if self._read_all else shares
+        state, new = self._state, () if self._all_read else shares
+        responses = state.responses + sum(share.responses for share in new)
         return replace(
             state,
-            responses=state.responses + sum(share.responses for share in new),
+            responses=min(responses, len(self._source)) if isinstance(self._source, GivenResponses) else responses,
             response_tokens=state.response_tokens + sum(share.response_tokens for share in new),
             writing=max(share.writing for share in shares) or state.writing,
             asked=state.asked + asked,
@@ -196,17 +196,21 @@ class Pretraining:
         )
 
     @property
-    def _read_all(self) -> bool:
+    def _all_read(self) -> bool:
         """Whether all rows that were given have been read."""
         return isinstance(self._source, GivenResponses) and self._state.asked >= len(self._source)
 
+    @property
+    def _all_held(self) -> bool:
+        """Whether the workers have all that was given."""
+        return self._all_read and not self._state.dropped
+
     def _requests(self, number: int) -> list[Request]:
-        """Those of a round, for all workers; none once these have all that was given."""
+        """Those of a round, for all workers."""
         most = max(min(RESPONSES, self._config.rollout.max_batch), LEAST_PROMPTS * SIBLINGS)  # of fewer none may be left to train on
         responses = most * self._config.cluster.workers
         if isinstance(self._source, GivenResponses):
-            held = self._read_all and not self._state.dropped
-            return [] if held else self._source.requests(self._state.asked, responses)
+            return self._source.requests(self._state.asked, responses)
         place = FIRST_ROUND + number
         return requests_for(place, 0, self._source.prompts(place, -(-responses // SIBLINGS)), SIBLINGS)
 
@@ -255,7 +259,11 @@ class Pretraining:
         schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit} | judged_anew)
         known = state | {"schedule": schedule, "vocabulary": vocabulary}
         if isinstance(self._source, GivenResponses) and state.get("workers", 0) > self._config.cluster.workers:
-            known |= {"asked": 0, "responses": 0, "response_tokens": 0}  # what the others had read is gone
+            known |= {
+                "asked": 0,
+                "responses": 0,
+                "response_tokens": 0,
+            }  # nobody knows which rows are gone
         self._state = PretrainingState(**known)
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
         return True

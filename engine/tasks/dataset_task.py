@@ -8,7 +8,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from math import ceil
 from random import Random
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,8 +27,8 @@ Score = Callable[[Any, str], float]
 TOGETHER = 256
 """Rows that are tokenised at a time while all of them are checked."""
 CHARACTERS = 64
-"""Of a question for each token that there is room for: what has more is too long, and is not tokenised to its end, which may take
-minutes. Tokens of text have four or so."""
+"""Of a question for each token that there is room for: what has more is refused, and not tokenised to its end, which may take minutes.
+Tokens of text have four or so."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,16 @@ class Question:
 
     text: str
     data: Any
+
+
+class Length(NamedTuple):
+    """Of a prompt, in ``tokens``; ``more``: "or more ", where it was not read to its end."""
+
+    tokens: int
+    more: str
+
+    def __str__(self) -> str:
+        return f"{self.tokens} {self.more}".strip()
 
 
 @dataclass(frozen=True)
@@ -80,34 +90,29 @@ class DatasetTask:
 
     def check_lengths(self, limit: int) -> None:
         """Reads every row of the files, which DataError says what is wrong with, too."""
-        lengths = array("Q")
-        first, about = None, ""
+        first, longest, too_long, count = "", Length(0, ""), 0, 0
         for rows in self._all_rows():
-            found, exact = self._lengths(rows, limit)
-            about = about if exact else "about "
-            if not all(found):
-                raise DataError(f"{rows[found.index(0)].place}: the model's tokenizer makes no token of the prompt; remove it")
-            first = first or next(((row.place, length) for row, length in zip(rows, found, strict=True) if length > limit), None)
-            lengths.extend(found)
+            for row, length in zip(rows, self._lengths(rows, limit), strict=True):
+                if not length.tokens:
+                    raise DataError(f"{row.place}: the model's tokenizer makes no token of the prompt; remove it")
+                first = first or (f"{row.place}: the prompt has {length}" if length.tokens > limit else "")
+                longest, too_long, count = max(longest, length), too_long + (length.tokens > limit), count + 1
         if first:
-            place, length = first
-            too_long = sum(length > limit for length in lengths)
             raise DataError(
-                f"{place}: the prompt has {about}{length} tokens, more than rollout.max_prompt_tokens={limit}; "
-                f"{too_long} of {len(lengths)} prompts are too long, the longest has {about}{max(lengths)} tokens: "
+                f"{first} tokens, more than rollout.max_prompt_tokens={limit}; "
+                f"{too_long} of {count} prompts are too long, the longest has {longest} tokens: "
                 "raise rollout.max_prompt_tokens or remove them"
             )
 
-    def _lengths(self, rows: Sequence[Example], limit: int) -> tuple[list[int], bool]:
-        """In tokens, of each row's prompt, and whether they are exact: one that is much too long is judged by its beginning."""
+    def _lengths(self, rows: Sequence[Example], limit: int) -> list[Length]:
+        """Of each row's prompt; of one that is much too long that of its beginning."""
         questions = [self._kind.read(self._config, row).text for row in rows]
         most = CHARACTERS * limit
         _, tokens = self._encode([question[:most] for question in questions])
-        found = [
-            max(len(ids) * len(question) // most, limit + 1) if len(question) > most else len(ids)
+        return [
+            Length(max(len(ids), limit + 1), "or more ") if len(question) > most else Length(len(ids), "")
             for question, ids in zip(questions, tokens, strict=True)
         ]
-        return found, all(len(question) <= most for question in questions)
 
     def _held_out(self, share: float) -> Sequence[int]:
         """At least that share of the rows, chosen by what their prompts say: all rows of a prompt are on one side."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 TOGETHER = 256
 """Rows that are tokenised at a time."""
 CHARACTERS = 16
-"""Of a text for each token that there is room for; the rest is not even tokenised. Tokens of text have four or so."""
+"""Of a text for each token that there is room for; what is behind them is not even tokenised, and with a longer prompt a row is left out.
+Tokens of text have four or so."""
 
 
 class GivenResponses:
@@ -35,6 +36,8 @@ class GivenResponses:
             found = self._tokens(some)
             self._usable.extend(place + index for index, (prompt, response) in enumerate(found) if 0 < len(prompt) < longest and response)
             place += len(some)
+        self.left_out = place - len(self._usable)
+        """Rows that are of no use."""
         if not self._usable:
             raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens, which is all that the model can hold")
 
@@ -42,9 +45,10 @@ class GivenResponses:
         return len(self._usable)
 
     def requests(self, first: int, count: int) -> list[Request]:
-        """``count`` rows after the ``first`` ones, but none behind the end of the file: there the next call begins anew."""
-        row = first % len(self)
-        places = range(first, first + min(count, len(self) - row))
+        """``count`` rows after the ``first`` ones, but none behind the end of the file: there the next call begins anew. Of a file with
+        fewer rows than that, as many all the same: every worker needs some."""
+        left = len(self) - first % len(self)
+        places = range(first, first + (min(count, left) if count <= len(self) else count))
         chosen = self._tokens([self._rows[self._usable[place % len(self)]] for place in places])
         return [Request(place, place, prompt, PartialResponse(response)) for place, (prompt, response) in zip(places, chosen, strict=True)]
 

@@ -94,8 +94,9 @@ def _example(path: Path, number: int, line: bytes) -> Example:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        reason = "the file is in UTF-16; save it as UTF-8" if b"\0" in line else f"not readable as JSON: {error}"
-        raise DataError(f"{place}: {reason}") from None
+        if json.detect_encoding(line).startswith("utf-16"):
+            raise DataError(f"{place}: the file is in UTF-16; save it as UTF-8") from None
+        raise DataError(f"{place}: not readable as JSON: {error}") from None
     if not isinstance(record, dict):
         raise DataError(f"{place}: must be a JSON object, got {kind(record)}")
     return Example(place, record)

@@ -107,7 +107,7 @@ def test_faults_that_submit_can_see(random_model: Path, tmp_path: Path) -> None:
         (
             config(random_model, drafter={"path": str(DRAFTER)}),
             ModelError,
-            r"drafter\.path: .* was made for a target with hidden_size 160, and that of .* is 64; use a drafter of this model",
+            r"drafter\.path: .* has hidden_size 160, and that of .* is 64; use a drafter of this model",
         ),
     ]
     for bad, error, message in cases:

@@ -90,12 +90,13 @@ class DrafterVersions:
         return Published(self.version, better is not None, _acceptance(report), report)
 
     def average(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
-        """Publishes the average of all workers' copies, whatever it is worth: a pretraining goes on from it. Its version, and what all
-        held-out responses say of it."""
-        weights = self._send(self._merged(microsteps))
-        self._prove()
-        self.version += 1
-        same(self._call("publish", weights, self.version))
+        """Publishes the average of all workers' copies, if there is anything new in them, whatever it is worth: a pretraining goes on from
+        it. The version, and what all held-out responses say of it."""
+        if any(microsteps):
+            weights = self._send(self._merged(microsteps))
+            self._prove()
+            self.version += 1
+            same(self._call("publish", weights, self.version))
         return self.version, mean(self._call("judge_pretrained"), [1] * len(microsteps))
 
     def blend(self, microsteps: Sequence[int]) -> None:

@@ -163,6 +163,7 @@ def test_a_pretraining_has_the_buffers_share_of_memory_and_tells_what_did_not_fi
     first, again = (worker.pretrain(number, requests, Sampling(max_new_tokens=24), None, 60.0) for number in (0, 1))
     kept = worker.spot._buffer.since(0)
     assert (again.responses, again.response_tokens) == (3, sum(entry.response for entry in kept)) == (len(kept), again.response_tokens)
+    assert (first.dropped, again.dropped) == (True, True)
     ((code, message),) = first.alarms
     assert (code, "5 responses were dropped" in message, again.alarms) == ("responses_dropped", True, ())
     written = worker.answer(requests, Sampling(max_new_tokens=24)).completions
@@ -179,6 +180,7 @@ def test_the_first_responses_of_a_pretraining_end_in_time(random_model: Path) ->
     assert written.response_tokens == 6 * written.responses
     worker.begin_pretraining(None)
     assert worker.pretrain(1, requests, Sampling(max_new_tokens=6), PretrainingSchedule(60.0), 0.0).responses == 20
+    assert not worker.pretrain(2, [], Sampling(), PretrainingSchedule(60.0), 0.0).dropped
     late = worker.pretrain(2, requests, Sampling(max_new_tokens=6), PretrainingSchedule(60.0, spent=60.0), 0.0)
     assert 8 <= late.responses < 20, "later ones end with the time, too"
 

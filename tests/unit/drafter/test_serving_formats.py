@@ -164,10 +164,13 @@ def test_what_is_not_there_is_not_exported(tmp_path: Path, capsys: pytest.Captur
 
 def test_an_export_says_what_sglang_puts_in_place(tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = AutoConfig.from_pretrained(random_model)
-    for name, layout in (("own", DrafterLayout("eagle3", embedding=True)), ("none", DrafterLayout("eagle3"))):
-        write_drafter_folder(tmp_path / name, random_weights(layout, config), config, DrafterCard(str(random_model), "countdown", 3))
+    own, none = DrafterLayout("eagle3", embedding=True), DrafterLayout("eagle3")
+    copied = {"embed_tokens.weight": ends(load_model(random_model, torch.float32))[0].bfloat16()}  # as most published drafters have it
+    for name, layout, more in (("own", own, {}), ("copied", own, copied), ("none", none, {})):
+        weights = random_weights(layout, config) | more
+        write_drafter_folder(tmp_path / name, weights, config, DrafterCard(str(random_model), "countdown", 3))
         assert main(["export", str(tmp_path / name), "--format", "sglang", "--out", str(tmp_path / f"{name} exported")]) == 0
-        assert ("SGLang puts the model's in its place" in capsys.readouterr().out) == layout.embedding
+        assert ("SGLang puts the model's in its place" in capsys.readouterr().out) == (name == "own")
 
 
 def test_what_sglang_would_ignore_is_refused(config: PretrainedConfig) -> None:

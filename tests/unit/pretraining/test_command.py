@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine.checkpoint import storage
 from engine.config import RunConfig
 from engine.drafter.__main__ import main
 
@@ -63,6 +64,7 @@ def test_a_drafter_that_was_not_all_written_is_written_again(
         (["--learning-rate", "nan"], "drafter.pretrain_learning_rate"),
         (["--seed", "-1"], "seed"),
         (["--start", ""], "--start: give a drafter's folder, or leave it out"),
+        (["--start", "auto", "--recipe", "eagle3"], "--start: there is no built-in drafter for tiny and --recipe eagle3"),
         (["--start", "builtin", "--recipe", "eagle3"], "--start: there is no built-in drafter for tiny and --recipe eagle3"),
         (["--start", "builtin", "--draft-vocabulary", "64"], "--draft-vocabulary: the drafter that is given as --start keeps its own"),
     ],
@@ -105,6 +107,21 @@ def test_files_of_others_are_left_alone(tmp_path: Path, capsys: pytest.CaptureFi
     assert train(tmp_path) == 2
     assert f"--out: {tmp_path} has files of something else in it; choose a new folder or an empty one" in capsys.readouterr().err
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("README.md", "mine")]
+
+
+@pytest.mark.parametrize("place", ["training/config.json", "training/checkpoints/best.pt", "training", "README.md"])
+def test_a_training_of_others_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str) -> None:
+    """Their folder may have any name."""
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text("mine")
+    assert train(tmp_path) == 2
+    assert "has files of something else in it" in capsys.readouterr().err
+    assert (tmp_path / place).read_text() == "mine"
+
+
+def test_a_training_that_was_killed_as_it_began_begins(tmp_path: Path) -> None:
+    (tmp_path / "training").mkdir()
+    assert train(tmp_path) == 0
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,3 +174,12 @@ def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pyte
     given.write_text('{"prompt": "a", "response": "c"}\n')
     assert again() == 2
     assert "with other content of the file given; choose another folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("version", "code"), [(0, 0), (1, 2)])
+def test_another_rate_goes_on_from_the_first_responses_until_a_round_is_over(tmp_path: Path, version: int, code: int) -> None:
+    """They may have taken hours, and with the first rate the drafter may have diverged."""
+    assert train(tmp_path) == 0
+    (tmp_path / "config.json").unlink()
+    storage.save(tmp_path / "training/pretraining", 1, {"state.json": {"drafter_version": version}})
+    assert train(tmp_path, "--learning-rate", "1e-5") == code

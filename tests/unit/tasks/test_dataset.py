@@ -49,6 +49,7 @@ def test_reads_parquet_with_other_columns(tmp_path: Path) -> None:
         (GOOD + "{question: 1}\n", r"line 2: not readable as JSON: Expecting property name"),
         (GOOD.encode() + b'{"question": "\xff"}\n', "line 2: not readable as JSON: 'utf-8' codec can't decode"),
         (GOOD.encode("utf-16"), "line 1: the file is in UTF-16; save it as UTF-8"),
+        (GOOD + '{"question": "a\0b"}\n', "line 2: not readable as JSON: Invalid control character"),
         ("[" * 100_000, "line 1: not readable as JSON"),
         (GOOD + "[1, 2]\n", "line 2: must be a JSON object, got a list"),
         ('{"problem": "1+1?", "answer": "2"}', "line 1: no column 'question'; the columns are answer, problem"),

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizer_calls import read_characters
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
+from tokenizers.normalizers import Replace
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
@@ -29,14 +31,15 @@ def given(folder: Path, *rows: dict[str, Any], longest: int = 64) -> GivenRespon
 
 def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_path: Path) -> None:
     source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"question": "2+2=", "answer": "4"})
-    first, second = source.requests(0, 3)
+    first, second = source.requests(0, 2)
     assert TOKENIZER.decode(list(first.prompt)) == "1+1="
     assert first.begun.tokens == (*TOKENIZER("2").input_ids, TOKENIZER.eos_token_id)
     assert TOKENIZER.decode(list(second.prompt)) == "2+2="
     (third,) = source.requests(1, 1)
     assert third.prompt == second.prompt, "the next round goes on where the one before ended"
-    assert [request.prompt for request in source.requests(2, 3)] == [first.prompt, second.prompt]
-    assert len({request.id for place in range(0, 6, 2) for request in source.requests(place, 3)}) == 6
+    assert [request.prompt for request in source.requests(3, 2)] == [second.prompt], "none behind the end"
+    assert [request.prompt for request in source.requests(4, 2)] == [first.prompt, second.prompt]
+    assert len({request.id for place in range(0, 6, 2) for request in source.requests(place, 2)}) == 6
 
 
 def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Path) -> None:
@@ -72,22 +75,35 @@ def test_of_a_long_response_no_more_is_tokenised_than_there_is_room_for(tmp_path
     assert all(TOKENIZER.decode(list(request.begun.tokens)) == ("1+" * 5)[: 10 - len(request.prompt)] for request in requests)
 
 
-def test_of_a_long_prompt_no_more_is_tokenised_than_shows_that_it_is_too_long(tmp_path: Path) -> None:
-    """Not even one of spaces, of which a token may have any number."""
-    words = Tokenizer(WordLevel({"a": 0}, "a"))
+def word_tokenizer(**tokens: str) -> PreTrainedTokenizerFast:
+    """Spaces may be one token together, or none."""
+    words = Tokenizer(WordLevel({"a": 0, "<eos>": 1}, "a"))
     words.pre_tokenizer = WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)  # type: ignore[no-untyped-call]
+    words.normalizer = Replace("\u200b", " ")
+    return PreTrainedTokenizerFast(tokenizer_object=words, **tokens)  # type: ignore[no-untyped-call]
+
+
+def test_rows_whose_prompts_are_of_no_use_are_left_out_and_are_not_tokenised_to_their_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = read_characters(monkeypatch)
     file = tmp_path / "given.jsonl"
-    prompts = (f"a{' ' * 10_000}a", " \u200b ", "a")
+    prompts = (f"a{' ' * 10_000}a", "\u200b", "a " * 20, "a", "a a")
     file.write_text("".join(json.dumps({"prompt": prompt, "response": "a"}) + "\n" for prompt in prompts))
-    assert len(GivenResponses(file, tokenizer, 10)) == 2
+    source = GivenResponses(file, word_tokenizer(), 10)
+    assert (len(source), source.left_out) == (2, 3)
+    assert [request.prompt for request in source.requests(0, 2)] == [(0,), (0, 0)]
+    assert max(read) <= 160
+
+
+def test_of_a_file_with_fewer_rows_than_workers_need_all_have_some(tmp_path: Path) -> None:
+    source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"prompt": "2+2=", "response": "4"})
+    assert [request.id for request in source.requests(0, 8)] == list(range(8))
 
 
 def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
-    """Spaces may be one token together, so that a text is cut though there is room for more tokens."""
-    words = Tokenizer(WordLevel({"a": 0, "<eos>": 1}, "a"))
-    words.pre_tokenizer = WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>")  # type: ignore[no-untyped-call]
+    """Many spaces are no token, so that a text is cut though there is room for more."""
+    tokenizer = word_tokenizer(eos_token="<eos>")
     file = tmp_path / "given.jsonl"
     file.write_text("".join(json.dumps({"prompt": "a", "response": f"a{' ' * spaces}a"}) + "\n" for spaces in (50, 200)))
     assert [request.begun.tokens for request in GivenResponses(file, tokenizer, 10).requests(0, 2)] == [(0, 0, 1), (0,)]

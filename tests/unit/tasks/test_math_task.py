@@ -4,8 +4,8 @@ from threading import Thread
 
 import pytest
 from models_for_tests import CHAT_TEMPLATE, byte_tokenizer
+from tokenizer_calls import read_characters
 from tokenizers import normalizers
-from transformers import PreTrainedTokenizerFast
 
 from engine.config.task import MathConfig
 from engine.errors import DataError
@@ -83,14 +83,12 @@ def test_too_long_prompt_names_row_tokens_and_limit(tmp_path: Path) -> None:
 
 def test_a_prompt_that_is_far_too_long_is_not_tokenised_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB took a minute."""
-    path, read = tmp_path / "data.jsonl", list[int]()
-    path.write_text(json.dumps({"question": "x" * 100_000, "answer": 1}))
+    path, read = tmp_path / "data.jsonl", read_characters(monkeypatch)
+    path.write_text("".join(json.dumps({"question": "x" * length, "answer": 1}) + "\n" for length in (5, 100_000)))
     task = DatasetTask(MathConfig(path=path, prompt="{question}"), MATH, 0, byte_tokenizer())
-    tokenise = PreTrainedTokenizerFast.__call__
-    monkeypatch.setattr(
-        PreTrainedTokenizerFast, "__call__", lambda self, text, **how: read.append(len(text[0])) or tokenise(self, text, **how)
-    )
-    with pytest.raises(DataError, match=r"line 1: the prompt has about 100000 tokens, .*; 1 of 1 prompts are too long"):
+    with pytest.raises(
+        DataError, match=r"line 2: the prompt has 768 or more tokens, .*; 1 of 2 prompts are too long, the longest has 768 or more tokens"
+    ):
         task.check_lengths(12)
     assert max(read) < 1000
 

@@ -72,6 +72,18 @@ def test_an_average_is_sent_once_to_be_judged_and_published(crew: Crew) -> None:
     assert not published.accepted or equal(sent[0], weights(crew, 1))
 
 
+def test_an_average_of_nothing_new_is_no_new_version() -> None:
+    """At the end of a pretraining there may have been time to write only."""
+    called = list[str]()
+
+    def call(method: str) -> list[Judged]:
+        called.append(method)
+        return [Judged(0.25), Judged(0.75)]
+
+    assert DrafterVersions(call).average([0, 0]) == (0, Judged(0.5))
+    assert called == ["judge_pretrained"]
+
+
 @pytest.mark.parametrize(("after", "noise"), [(0.5, 0.0), (0.4, 0.0), (0.51, 0.02)])
 def test_a_drafter_that_is_no_better_than_chance_is_forgotten_everywhere(crew: Crew, after: float, noise: float) -> None:
     versions = DrafterVersions(crew.call)
