@@ -124,7 +124,7 @@ class Pretraining:
         chosen = f"{len(state.vocabulary):,} of {self._workers.vocabulary:,} tokens" if state.vocabulary else "all tokens"
         told = f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}"
         if isinstance(self._source, GivenResponses) and self._source.left_out:
-            told += f"; {self._source.left_out} rows of the file were left out, as their prompts are too long or have no tokens"
+            told += f"; rows of the file left out, as their prompts are too long or have no tokens: {self._source.left_out}"
         return Log(level="info", message=told)
 
     def _alarms(self, shares: Sequence[PretrainingRound]) -> Iterator[Log]:

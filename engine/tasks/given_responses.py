@@ -56,7 +56,7 @@ class GivenResponses:
         prompts, texts = zip(*pairs(rows), strict=True)
         most = CHARACTERS * self._longest
         _, encoded = encode(self._tokenizer, [[prompt[:most]] for prompt in prompts])
-        responses: Sequence[list[int]] = self._tokenizer([text[:most] for text in texts], add_special_tokens=False).input_ids
+        responses: Sequence[list[int]] = self._tokenizer([text[:most] for text in texts], add_special_tokens=False, verbose=False).input_ids
         ends = [self._tokenizer.eos_token_id] if isinstance(self._tokenizer.eos_token_id, int) else []
         found = [
             (tuple(prompt), tuple([*response, *(ends if len(text) <= most else [])][: max(self._longest - len(prompt), 0)]))
