@@ -35,10 +35,15 @@ class Exploration:
     uncertain, so that an arm that was given up gets its turn; but not before a share of the steps pays what that is expected to lose."""
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
-        self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
+        self._ngrams, self._learned = ({index for index, arm in enumerate(arms) if arm.drafter == kind} for kind in ("ngram", "eagle"))
         self._credit = FIRST
         self._idle: int | None = None  # steps since the last trial of n-grams; the first one is free, whatever it may cost
+        self._untried: int | None = None  # steps since there is a drafter that nobody has tried
         self._rng = rng
+
+    def renew(self) -> None:
+        """A new drafter is tried once, whatever was believed of the last one, as soon as a share of the steps pays for it."""
+        self._untried = self._untried or 0
 
     def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
         """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's."""
@@ -50,10 +55,14 @@ class Exploration:
 
         steps = math.inf if self._idle is None else self._idle
         due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= NGRAM_SHARE * steps]
+        cheapest = min(self._learned.intersection(arms), key=lost, default=best)
+        if not due and self._untried is not None and lost(cheapest) <= SHARE * self._untried:
+            due = [cheapest]
         chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
         if not due:
             self._credit -= lost(chosen)
         self._idle = 0 if chosen in self._ngrams else self._idle
+        self._untried = None if chosen in self._learned else self._untried
         return chosen
 
     def _hoped(self, arms: Sequence[int], best: int, score: Array, covariance: Array) -> dict[int, float]:
@@ -68,15 +77,14 @@ class Exploration:
     def note(self, steps: int) -> None:
         """So many went by."""
         self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE))
-        if self._idle is not None:
-            self._idle += steps
+        self._idle, self._untried = (None if since is None else since + steps for since in (self._idle, self._untried))
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle}}
+        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle, "eagle": self._untried}}
 
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
         self._credit = min(state.get("credit", FIRST), FIRST)  # an earlier version had none, and another one another
-        self._idle = state["idle"].get("ngram")
+        self._idle, self._untried = (state["idle"].get(kind) for kind in ("ngram", "eagle"))
