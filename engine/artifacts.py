@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
-from engine.checkpoint.storage import Fence, unfenced
+from engine.checkpoint.storage import Fence, unfenced, unwritten
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
@@ -100,7 +100,12 @@ def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
 def _zipped(folder: Path, place: Path, config: RunConfig, card: DrafterCard) -> ArtifactSaved:
     """Writes the zip beside ``folder``; what there is to tell of it once it is in ``place``."""
     path = folder.with_suffix(".zip")
-    digest = write_zip(folder, path)
+    try:
+        digest = write_zip(folder, path)
+    except FileNotFoundError:
+        raise  # a successor has swept it
+    except OSError as error:
+        raise unwritten(path, error) from None
     facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}
     if folder.name == "drafter":
         facts |= {"recipe": config.drafter.recipe, "drafter_version": str(card.version)}

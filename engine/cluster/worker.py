@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.checkpoint import storage
@@ -327,7 +328,10 @@ class Worker(LearnerRank):
             self._tokenizer.save_pretrained(folder / "policy")
             written.append(folder / "policy")
         if self.spot:
-            write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
+            try:
+                write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
+            except (OSError, SafetensorError) as error:
+                raise storage.unwritten(folder / "drafter", error) from None
             written.append(folder / "drafter")
         return written
 

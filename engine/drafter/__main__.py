@@ -10,6 +10,7 @@ from engine.config import parse
 from engine.config.task import GENERATED
 from engine.drafter import serving_export
 from engine.errors import LongtailError
+from engine.interruption import INTERRUPTED, interruptible
 from engine.pretraining import command
 
 
@@ -17,7 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        options.command(options)
+        with interruptible():
+            options.command(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,6 +1,7 @@
 """A drafter as a folder that others can use: config.json, safetensors and a model card; ours, or of a format that serving engines read."""
 
 import json
+import shutil
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -89,6 +90,7 @@ def _write(folder: Path, tensors: Mapping[str, Tensor], config: str, target: Pre
     file = folder / "model.safetensors"
     save_file(dict(tensors), file, metadata={"format": "pt"})
     (folder / "config.json").write_text(config, encoding="utf-8")
+    shutil.copymode(folder / "config.json", file)  # safetensors lets nobody else read it
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
     drafted = len(tensors["d2t"]) if "d2t" in tensors else target.vocab_size
     vocabulary = None if drafted == target.vocab_size else (drafted, target.vocab_size)

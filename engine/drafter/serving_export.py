@@ -36,6 +36,8 @@ def export(options: argparse.Namespace) -> None:
     out: Path = options.out.absolute()
     if out.is_symlink() or out.is_mount():
         raise ConfigError(f"--out: {options.out} is a link or a mount point; choose a folder in it or beside it")
+    if out.is_dir() and out.samefile(Path.cwd()):
+        raise ConfigError(f"--out: {options.out} is the folder that you are in, which is to be replaced; name a new one in it")
     with writing(options.out):
         out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):

@@ -73,9 +73,13 @@ def train(options: argparse.Namespace) -> None:
             for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
                 shutil.copy(file, part := options.out / f".{file.name}.part")
                 part.replace(options.out / file.name)
-        for name in LARGE:
-            shutil.rmtree(folder / name, ignore_errors=True)
+        _remove_large(folder)
     print(f"{options.out}: measure it with longtail drafter eval {options.out} --model {options.model}")
+
+
+def _remove_large(folder: Path) -> None:
+    for name in LARGE:
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -93,6 +97,8 @@ def _check_options(options: argparse.Namespace) -> None:
     if options.start and options.draft_vocabulary is not None:
         raise ConfigError("--draft-vocabulary: the drafter that is given as --start keeps its own; leave one of them out")
     if (options.out / DONE).exists():
+        if (options.out / RUN / GIVEN).exists():  # it may have been killed before it had removed them
+            _remove_large(options.out / RUN)
         raise ConfigError(f"--out: there is a drafter in {options.out}; choose another folder, or give it as --start")
     if not (options.out / RUN / GIVEN).exists() and _has_files(options.out):
         raise ConfigError(f"--out: {options.out} has files of something else in it; choose a new folder or an empty one")
@@ -121,7 +127,9 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
                 raise ConfigError(f"--out: {other}; choose another folder, or remove that")
         before = file.parent / GIVEN
         if before.exists() and given != before.read_text(encoding="utf-8"):
-            raise ConfigError(f"--out: {file.parent} is of a training with other content of the file given; choose another folder")
+            raise ConfigError(
+                f"--out: {file.parent} is of a training with other content of the file given; choose another folder, or remove that"
+            )
         return True
     with writing(file.parent):
         (file.parent / GIVEN).write_text(given, encoding="utf-8")
@@ -146,7 +154,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
     given = {"draft_vocabulary": options.draft_vocabulary, "pretrain_learning_rate": options.learning_rate}
     drafter |= {name: value for name, value in given.items() if value is not None}
     if options.responses:
-        drafter["pretrain_responses"] = str(options.responses.absolute())
+        drafter["pretrain_responses"] = str(options.responses.resolve())
     return parse(
         {
             "name": "drafter training",
@@ -168,9 +176,9 @@ def _config(options: argparse.Namespace) -> RunConfig:
 
 def _task(options: argparse.Namespace) -> dict[str, Any]:
     if options.prompts:
-        return {"name": "prompts", "path": str(options.prompts.absolute())}
+        return {"name": "prompts", "path": str(options.prompts.resolve())}
     if options.task and options.task not in GENERATED:
-        return {"name": "math", "path": str(Path(options.task).absolute())}
+        return {"name": "math", "path": str(Path(options.task).resolve())}
     return {"name": options.task or "countdown"}
 
 

@@ -1,5 +1,6 @@
 """The model cards of drafter and policy, from a run's events."""
 
+import errno
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -12,7 +13,7 @@ from engine import artifacts
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
 from engine.drafter.model_card import DrafterCard
-from engine.errors import TakenOverError
+from engine.errors import CheckpointError, TakenOverError
 from engine.events import DrafterTrained, EventWriter, RunStarted, Speculation, StepFinished
 
 
@@ -132,3 +133,14 @@ def test_who_was_succeeded_while_it_exported_replaces_nothing(tmp_path: Path) ->
     assert export(tmp_path, Exporter("newer"), successor[0]) == ["artifacts/policy.zip"]
     assert (place / "policy" / "model.safetensors").read_text() == "newer"
     assert {path.name for path in tmp_path.iterdir()} == {"artifacts", "events.jsonl"}
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(artifacts, "write_zip", full)
+    events = EventWriter(tmp_path / "events.jsonl")
+    events.write(StepFinished(step=0, seconds=1, phases={}, metrics={"accept_length": 1.0, "reward_mean": 0.5}))
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        export(tmp_path, Exporter("new"), events)

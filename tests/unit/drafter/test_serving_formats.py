@@ -129,7 +129,9 @@ def test_a_drafter_need_not_have_the_rotary_positions_of_its_target(
 
 
 @pytest.mark.parametrize("form", ["sglang", "vllm"])
-def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_the_command_line_exports_a_folder(
+    tmp_path: Path, random_model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     config = AutoConfig.from_pretrained(random_model)
     weights = random_weights(DrafterLayout("eagle3", 12), config)
     card = DrafterCard(str(random_model), "countdown", 3)
@@ -141,6 +143,7 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
     assert main(command) == 0
     assert sorted(file.name for file in (tmp_path / "out").iterdir()) == ["README.md", "config.json", "model.safetensors"]
     assert not left.exists()
+    assert len({file.stat().st_mode for file in (tmp_path / "out").iterdir()}) == 1, "others may read all of it, or nothing"
     assert equal(load_drafter_folder(tmp_path / "out", config, "eagle3"), weights)
     head = ends(load_model(random_model, torch.float32))[1]
     assert torch.equal(load_file(tmp_path / "out" / "model.safetensors")["lm_head.weight"], head[SOME])
@@ -148,6 +151,9 @@ def test_the_command_line_exports_a_folder(tmp_path: Path, random_model: Path, c
     assert main(command) == 2
     assert "choose another folder for --out" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert main([*command[:-1], "."]) == 2
+    assert "is the folder that you are in" in capsys.readouterr().err
     (tmp_path / "link").symlink_to(tmp_path / "empty")
     assert main([*command[:-1], str(tmp_path / "link")]) == 2
     assert "link is a link or a mount point; choose a folder in it or beside it" in capsys.readouterr().err

@@ -5,6 +5,7 @@ import fcntl
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from engine.checkpoint import storage
 from engine.config import RunConfig
 from engine.drafter.__main__ import main
+from engine.interruption import INTERRUPTS
 
 DRAFTER = ("README.md", "config.json", "model.safetensors")
 
@@ -119,6 +121,27 @@ def test_a_training_of_others_is_left_alone(tmp_path: Path, capsys: pytest.Captu
     assert (tmp_path / place).read_text() == "mine"
 
 
+def test_what_a_kill_left_of_a_training_that_had_ended_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path) == 0
+    (tmp_path / "training/pretraining/step_000001").mkdir(parents=True)
+    assert train(tmp_path) == 2
+    assert "there is a drafter in" in capsys.readouterr().err
+    assert not (tmp_path / "training/pretraining").exists()
+
+
+def test_who_is_told_to_end_says_how_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.run.run", lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM))
+    before = {number: signal.getsignal(number) for number in INTERRUPTS}
+    try:
+        assert train(tmp_path) == 75
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "the same command goes on after the last round" in capsys.readouterr().err
+
+
 def test_a_training_that_was_killed_as_it_began_begins(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     assert train(tmp_path) == 0
@@ -153,15 +176,17 @@ def test_a_model_may_be_called_anything(tmp_path: Path) -> None:
     assert main(["train", "--model", name, "--task", "countdown", "--minutes", "1", "--out", str(tmp_path)]) == 0
 
 
-def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_training_goes_on_with_what_it_began_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     given, out = tmp_path / "given.jsonl", tmp_path / "out"
     given.write_text('{"prompt": "a", "response": "b"}\n')
 
-    def again(*more: str) -> int:
+    def again(*more: str, file: str = str(given)) -> int:
         if (out / "config.json").exists():  # as if it had been killed before the drafter was written
             (out / "config.json").unlink()
             (out / "training/pretraining").mkdir()
-        return main(["train", "--model", "tiny", "--responses", str(given), "--minutes", "1", "--out", str(out), *more])
+        return main(["train", "--model", "tiny", "--responses", file, "--minutes", "1", "--out", str(out), *more])
 
     assert (again(), again()) == (0, 0)
     assert again("--learning-rate", "1e-5") == 2
@@ -171,6 +196,8 @@ def test_a_training_goes_on_with_what_it_began_with(tmp_path: Path, capsys: pyte
     assert again() == 2
     assert f"config.json is damaged; choose another folder, or remove {out}" in capsys.readouterr().err
     (out / "training/config.json").write_text(config)
+    monkeypatch.chdir(out)
+    assert again(file="../given.jsonl") == 0, "the same file by another name"
     given.write_text('{"prompt": "a", "response": "c"}\n')
     assert again() == 2
     assert "with other content of the file given; choose another folder" in capsys.readouterr().err
