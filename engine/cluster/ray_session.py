@@ -3,11 +3,13 @@
 import os
 import secrets
 import shutil
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 from psutil import virtual_memory
@@ -37,6 +39,7 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
         _isolate()
     import ray
 
+    ended_by = signal.getsignal(signal.SIGTERM)
     if cluster.ray_address is not None:
         _attach(cluster.ray_address)
     else:
@@ -53,6 +56,8 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
                 raise
             reason = " ".join(str(error).split())
             raise AttemptError(f"Ray does not start here, perhaps as the machine is too busy: {reason}; start again later") from None
+    if ended_by is not None and current_thread() is main_thread():  # Ray's own prints its stack, and ends nothing in order
+        signal.signal(signal.SIGTERM, ended_by)
     try:
         yield
     finally:

@@ -1,4 +1,6 @@
+import ctypes
 import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,3 +64,16 @@ def test_the_object_store_leaves_memory_for_all_else(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=shared * 2**30))
     monkeypatch.setattr("engine.cluster.ray_session.virtual_memory", lambda: SimpleNamespace(available=available * 2**30), raising=False)
     assert object_store_bytes() == expected
+
+
+def test_who_is_told_to_end_is_not_ended_by_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its handler goes past Python's: here one that ignores the signal."""
+    ignored, told = ctypes.c_void_p(1), list[int]()
+    monkeypatch.setattr("ray.init", lambda **_: ctypes.CDLL(None).signal(int(signal.SIGTERM), ignored))
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with ray_session(RunConfig().cluster):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == [signal.SIGTERM]
