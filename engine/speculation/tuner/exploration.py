@@ -55,9 +55,8 @@ class Exploration:
 
         steps = math.inf if self._idle is None else self._idle
         due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= NGRAM_SHARE * steps]
-        cheapest = min(self._learned.intersection(arms), key=lost, default=best)
-        if not due and self._untried is not None and lost(cheapest) <= SHARE * self._untried:
-            due = [cheapest]
+        if not due and self._untried is not None and (learned := self._learned.intersection(arms)):
+            due = [arm for arm in [min(learned, key=lost)] if lost(arm) <= SHARE * self._untried]
         chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
         if not due:
             self._credit -= lost(chosen)

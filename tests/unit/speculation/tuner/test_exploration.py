@@ -53,3 +53,15 @@ def test_trials_of_arms_that_seem_worse_lose_a_share_of_the_steps_at_most() -> N
         lost += TRIAL * (1 - 0.67) * exploration.choose([0, 1], score, uncertain, np.zeros(2))
         exploration.note(TRIAL)
     assert 0.5 * SHARE * steps < lost <= FIRST + SHARE * steps
+
+
+def test_a_new_drafter_that_cannot_be_asked_yet_keeps_nothing_else_from_its_trials() -> None:
+    chosen: list[list[int]] = []
+    for renewed in (False, True):
+        exploration = Exploration((OFF, NGRAM, Strategy("eagle", 3, 1, 3)), random.Random(0))
+        if renewed:
+            exploration.renew()
+        uncertain = np.diag([0.25, 0.25, 0.25])
+        chosen.append([exploration.choose([0, 1], np.array([0.0, 0.1, 9.0]), uncertain, np.zeros(3)) for _ in range(50)])
+    assert set(chosen[0]) == {0, 1}
+    assert chosen[1] == chosen[0]
