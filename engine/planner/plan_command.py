@@ -4,7 +4,9 @@ Exit code 0; 2: a mistake the user can mend.
 """
 
 import argparse
+import errno
 import json
+import os
 import resource
 import sys
 from collections.abc import Iterator
@@ -31,7 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with _at_most(options.memory):
             found = _planned(options)
-    except MemoryError:
+    except (MemoryError, OSError, ImportError) as error:
+        if not _of_memory(error):
+            raise
         allowed = f"{options.memory:g} GB are" if options.memory else "what this machine has is"
         remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
         print(f"config error: memory: {allowed} not enough to plan this; {remedy}", file=sys.stderr)
@@ -41,6 +45,12 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     print(json.dumps(found.as_json) if options.json else text(found))
     return 0
+
+
+def _of_memory(error: BaseException) -> bool:
+    """Where an import or the system meets the limit, it has its own word for it."""
+    short = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or short or os.strerror(errno.ENOMEM) in str(error)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -27,6 +28,9 @@ MEMORY = 4.0
 """Of a plan, in GB; addresses that are merely reserved count."""
 USER_ERROR = 2
 """Exit code of the planner where the request is at fault."""
+ENDS_WITHOUT_MEMORY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+"""Signals by which a process that meets its limit may end: NumPy crashes where an iterator's buffer does not fit."""
+MORE_ROOM = "lower algorithm.prompts_per_step or algorithm.group_size, or take fewer GPUs"
 PATIENCE_SECONDS = 120
 FIELD = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 COMMAND = (sys.executable, "-m", "engine.planner.plan_command")
@@ -75,8 +79,10 @@ def _planned(arguments: list[str]) -> dict[str, Any]:
         raise _refused("config", f"this takes more than {PATIENCE_SECONDS} s to plan; ask for a quick plan, or for fewer prompts") from None
     finally:
         FREE.release()
+    if -done.returncode in ENDS_WITHOUT_MEMORY:
+        raise _refused("memory", f"{MEMORY} GB are not enough to plan this; {MORE_ROOM}")
     if done.returncode not in (0, USER_ERROR):
-        raise RuntimeError(f"the planner failed: {done.stderr[-2000:]}")
+        raise RuntimeError(f"the planner failed ({done.returncode}): {done.stderr[-2000:]}")
     if done.returncode:
         raise _as_told(done.stderr.strip().splitlines()[-1])
     found: dict[str, Any] = json.loads(done.stdout)

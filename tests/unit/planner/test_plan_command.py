@@ -1,8 +1,11 @@
 """``longtail plan``: what it says of a run, and of what cannot be planned."""
 
+import errno
 import json
 import math
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -240,12 +243,30 @@ def test_the_whole_answer_names_machines_and_advice(tmp_path: Path, capsys: pyte
     assert "b200:" in said
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), ImportError(f"ma.so: {os.strerror(errno.ENOMEM)}")],
+    ids=lambda error: type(error).__name__,
+)
 def test_a_machine_without_memory_is_told_of_where_no_limit_was_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
-    def full(_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(plan_command, "_plan", full)
+    monkeypatch.setattr(plan_command, "_plan", failing(error))
     assert main([written(tmp_path, LARGE)]) == 2
     assert "memory: what this machine has is not enough to plan this" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "a disk"), ImportError("no module of this name")])
+def test_another_fault_of_the_system_is_not_called_a_lack_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(plan_command, "_plan", failing(error))
+    with pytest.raises(type(error)):
+        main([written(tmp_path, LARGE)])
+
+
+def failing(error: Exception) -> Callable[[object], None]:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail

@@ -1,5 +1,7 @@
 """Plans over REST: a real planner in a process of its own, on what a run has told of itself."""
 
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,16 @@ def test_a_plan_has_so_much_memory(api: TestClient, config: dict[str, Any], monk
     status, field, message = fault(plan(api, config | {"model": {"path": "0.5B"}}))
     assert (status, field) == (422, "memory")
     assert message.startswith(f"{memory} GB are not enough to plan this; lower algorithm.prompts_per_step")
+
+
+@pytest.mark.parametrize("end", [signal.SIGSEGV, signal.SIGKILL])
+def test_a_planner_that_was_ended_had_too_little_memory(
+    api: TestClient, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: signal.Signals
+) -> None:
+    monkeypatch.setattr(planning, "COMMAND", (sys.executable, "-c", f"import os; os.kill(os.getpid(), {end.value})"))
+    status, field, message = fault(plan(api, config))
+    assert (status, field) == (422, "memory")
+    assert message.startswith(f"{planning.MEMORY} GB are not enough to plan this; lower algorithm.prompts_per_step")
 
 
 def test_what_can_be_planned_on_is_the_planners_list(api: TestClient) -> None:
