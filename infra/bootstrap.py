@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpu_venv import beside_own_packages
-from package_installer import find_uv, install, install_sglang, install_torch, unlocked, uv_environment
+from package_installer import find_uv, install, install_serving_code, install_torch, unlocked, uv_environment
 from project_venv import CONSTRAINTS, PYPROJECT, ROOT, VENV, SetupError, create, environment, program, say, tail, usable
 
 CLIENT = "backend/client"
@@ -83,7 +83,7 @@ def setup(*extras: str) -> None:
         say("installing (about a minute the first time)")
         install("--editable", CLIENT, "--editable", f".[{','.join(extras)}]" if extras else ".")
         if "test" in extras:
-            install_sglang()
+            install_serving_code()
         record.write_text(json.dumps(wanted), encoding="utf-8")
 
 

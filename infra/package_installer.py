@@ -139,10 +139,14 @@ def offers_cpu_build() -> bool:
     return "+cpu" in subprocess.run(command, capture_output=True, text=True, env=environment(), check=False).stdout
 
 
-def install_sglang() -> None:
-    """SGLang without its CUDA packages: the tests bring a stand-in for its kernels. Where there is none to install they are skipped."""
-    requirement = re.findall(r'"(sglang[<=>][^"]*)"', PYPROJECT.read_text(encoding="utf-8"))[0]
-    try:
-        install("--no-deps", requirement)
-    except SetupError:
-        say(f"{requirement} cannot be installed here, so its tests will be skipped")
+def install_serving_code() -> None:
+    """SGLang without its CUDA packages, for which the tests bring a stand-in, and the code of vLLM's format for drafters. Where there is
+    none to install, its tests are skipped."""
+    import tomllib
+
+    tables = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
+    for requirements in (tables["project"]["optional-dependencies"]["sglang"], tables["dependency-groups"]["drafter-format"]):
+        try:
+            install("--no-deps", *requirements)
+        except SetupError:
+            say(f"{' '.join(requirements)} cannot be installed here, so its tests will be skipped")

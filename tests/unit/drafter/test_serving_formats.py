@@ -87,26 +87,10 @@ def test_the_configuration_has_what_sglang_asks_for(tmp_path: Path, target: Qwen
     assert AutoConfig.from_pretrained(tmp_path).rope_parameters == target.config.rope_parameters
 
 
-def test_the_configuration_has_the_fields_of_the_speculators_schema(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
-    """Of github.com/vllm-project/speculators at 0.7: Eagle3SpeculatorConfig, and what vLLM reads of it."""
+def test_the_configuration_says_what_vllm_asks_for(tmp_path: Path, target: Qwen2ForCausalLM) -> None:
     weights = random_weights(LAYOUTS["normed residual"], target.config)
     write_serving_folder(tmp_path, weights, target.config, target.lm_head.weight, CARD, "vllm")
     config = json.loads((tmp_path / "config.json").read_text())
-    schema: dict[str, type | tuple[type, ...]] = {
-        "speculators_model_type": str,
-        "speculators_version": str,
-        "architectures": list,
-        "draft_vocab_size": int,
-        "norm_before_residual": bool,
-        "norm_before_fc": bool,
-        "fc_norm": bool,
-        "norm_output": bool,
-        "embed_requires_grad": bool,
-        "eagle_aux_hidden_state_layer_ids": list,
-        "transformer_layer_config": dict,
-        "speculators_config": dict,
-    }
-    assert {name: config[name] for name, kind in schema.items() if not isinstance(config[name], kind)} == {}
     assert config["speculators_model_type"] == config["speculators_config"]["algorithm"] == "eagle3"
     (proposal,) = config["speculators_config"]["proposal_methods"]
     assert proposal["proposal_type"] == config["speculators_config"]["default_proposal_method"] == "greedy"
