@@ -33,20 +33,19 @@ class AcceptanceRates:
     """
 
     def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig) -> None:
-        shapes = list(dict.fromkeys(_shape(strategy) for strategy in strategies))
-        self._arms = {strategy: (shapes.index(_shape(strategy)), draft_levels(strategy)) for strategy in strategies}
-        self._names = [" ".join(map(str, shape)) for shape in shapes]
+        self._names = list(dict.fromkeys(shape(strategy) for strategy in strategies))
+        self._arms = {strategy: (self._names.index(shape(strategy)), draft_levels(strategy)) for strategy in strategies}
         self._shape_of = np.array([shape for shape, _ in self._arms.values()])
         self._positions = max((levels for _, levels in self._arms.values()), default=0)
         self._drafted = np.array([[position < levels for position in range(self._positions)] for _, levels in self._arms.values()])
         self._memory, self._widen = config.memory, config.widen
         self._belief: tuple[Array, Array] | None = None
         # [shape, accepted or rejected, position]
-        self._counts: Array = np.zeros((len(shapes), 2, self._positions))
+        self._counts: Array = np.zeros((len(self._names), 2, self._positions))
 
     def record(self, strategy: Strategy, accepted: Sequence[int], steps: int) -> None:
         """``accepted`` of each draft, all from ``steps`` decode steps of ``strategy``; what it does not draft only ages."""
-        shape, levels = self._arms[strategy]
+        place, levels = self._arms[strategy]
         self._counts *= math.exp(-steps / STALE)
         self._belief = None
         if not levels or not accepted:
@@ -55,7 +54,7 @@ class AcceptanceRates:
         reached = ends[::-1].cumsum()[::-1]
         seen = np.array([reached[1 : levels + 1], ends[:levels]])
         forgotten = len(accepted) / self._memory + steps / FOLLOWED
-        counts = self._counts[shape, :, :levels]
+        counts = self._counts[place, :, :levels]
         counts *= math.exp(steps / STALE - forgotten)  # these steps were no absence
         counts += -math.expm1(-forgotten) / forgotten * seen
 
@@ -107,5 +106,6 @@ class AcceptanceRates:
         return mean, mean * (1 - mean) / (total + PRIOR + 1)
 
 
-def _shape(strategy: Strategy) -> tuple[str, int, int]:
-    return (strategy.drafter, strategy.top_k, strategy.verify if strategy.top_k > 1 else 0)
+def shape(strategy: Strategy) -> str:
+    """Strategies of one shape are accepted alike."""
+    return f"{strategy.drafter} {strategy.top_k} {strategy.verify if strategy.top_k > 1 else 0}"

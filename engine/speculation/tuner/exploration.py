@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.speculation.strategy import Strategy
+from engine.speculation.tuner.acceptance_rates import shape
 from engine.speculation.tuner.step_time_correction import Array
 
 PLAUSIBLE = 1.3
@@ -17,6 +18,8 @@ TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 FIRST, SHARE, ALLOWANCE = 3.0, 0.02, 1.0
 """What trials may be expected to lose, in steps of the best arm: at first, then a share of all steps, of which so much may be saved up."""
+DEAREST = 6.0
+"""What one trial of a new drafter may be expected to lose, in the same steps."""
 NGRAM_SHARE = 0.005
 """The same of n-grams, which are tried for it whatever is believed of them: what they find changes from text to text."""
 
@@ -35,15 +38,17 @@ class Exploration:
     uncertain, so that an arm that was given up gets its turn; but not before a share of the steps pays what that is expected to lose."""
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
-        self._ngrams, self._learned = ({index for index, arm in enumerate(arms) if arm.drafter == kind} for kind in ("ngram", "eagle"))
+        self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
+        self._shapes = {index: shape(arm) for index, arm in enumerate(arms) if arm.drafter == "eagle"}
         self._credit = FIRST
         self._idle: int | None = None  # steps since the last trial of n-grams; the first one is free, whatever it may cost
-        self._untried: int | None = None  # steps since there is a drafter that nobody has tried
+        self._untried: set[str] = set()  # shapes of drafts that nobody has asked the newest drafter for
+        self._saved = 0.0  # steps for their trials
         self._rng = rng
 
     def renew(self) -> None:
-        """A new drafter is tried once, whatever was believed of the last one, as soon as a share of the steps pays for it."""
-        self._untried = self._untried or 0
+        """A new drafter is tried once in each shape, whatever was believed of the last one, when a share of the steps pays for it."""
+        self._untried.update(self._shapes.values())
 
     def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
         """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's."""
@@ -55,13 +60,15 @@ class Exploration:
 
         steps = math.inf if self._idle is None else self._idle
         due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= NGRAM_SHARE * steps]
-        if not due and self._untried is not None and (learned := self._learned.intersection(arms)):
-            due = [arm for arm in [min(learned, key=lost)] if lost(arm) <= SHARE * self._untried]
-        chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
-        if not due:
+        untried = [arm for arm in arms if self._shapes.get(arm) in self._untried and lost(arm) <= DEAREST]
+        owed = [arm for arm in sorted(untried, key=lost)[:1] if not due and lost(arm) <= SHARE * self._saved]
+        chosen = max(due or owed or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
+        if owed:
+            self._saved -= lost(chosen) / SHARE
+        elif not due:
             self._credit -= lost(chosen)
         self._idle = 0 if chosen in self._ngrams else self._idle
-        self._untried = None if chosen in self._learned else self._untried
+        self._untried.discard(self._shapes.get(chosen, ""))
         return chosen
 
     def _hoped(self, arms: Sequence[int], best: int, score: Array, covariance: Array) -> dict[int, float]:
@@ -76,14 +83,18 @@ class Exploration:
     def note(self, steps: int) -> None:
         """So many went by."""
         self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE))
-        self._idle, self._untried = (None if since is None else since + steps for since in (self._idle, self._untried))
+        self._idle = None if self._idle is None else self._idle + steps
+        self._saved = self._saved + steps if self._untried else 0.0
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle, "eagle": self._untried}}
+        untried = {"shapes": sorted(self._untried), "saved": self._saved}
+        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle}, "untried": untried}
 
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
         self._credit = min(state.get("credit", FIRST), FIRST)  # an earlier version had none, and another one another
-        self._idle, self._untried = (state["idle"].get(kind) for kind in ("ngram", "eagle"))
+        self._idle = state["idle"].get("ngram")
+        untried = state.get("untried", {"shapes": (), "saved": 0.0})
+        self._untried, self._saved = set(self._shapes.values()).intersection(untried["shapes"]), untried["saved"]

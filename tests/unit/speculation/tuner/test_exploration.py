@@ -1,5 +1,7 @@
 """What trials may cost."""
 
+import json
+import math
 import random
 
 import numpy as np
@@ -65,3 +67,40 @@ def test_a_new_drafter_that_cannot_be_asked_yet_keeps_nothing_else_from_its_tria
         chosen.append([exploration.choose([0, 1], np.array([0.0, 0.1, 9.0]), uncertain, np.zeros(3)) for _ in range(50)])
     assert set(chosen[0]) == {0, 1}
     assert chosen[1] == chosen[0]
+
+
+CHAINS, TREE = [Strategy("eagle", depth, 1, depth) for depth in (2, 4)], Strategy("eagle", 3, 2, 5)
+
+
+def trials(exploration: Exploration, score: list[float], steps: int, renewed: int) -> list[int]:
+    """The arms that were tried in so many steps, with a new drafter each ``renewed``; nothing is learnt of them."""
+    found = []
+    for step in range(0, steps, TRIAL):
+        if step % renewed == 0:
+            exploration.renew()
+            state = exploration.state()
+            exploration = Exploration((OFF, *CHAINS, TREE), random.Random(0))
+            exploration.load_state(json.loads(json.dumps(state)))
+            assert exploration.state() == state
+        found.append(exploration.choose(range(4), np.array(score), np.zeros((4, 4)), np.zeros(4)))
+        exploration.note(TRIAL)
+    return found
+
+
+def test_a_new_drafter_is_tried_once_in_each_shape() -> None:
+    tried = trials(Exploration((OFF, *CHAINS, TREE), random.Random(0)), [0.0, -2.0, -2.1, -2.2], 900, renewed=900)
+    assert [arm for arm in tried if arm] == [1, 3], "of chains the one that seems best, which tells of the other, too"
+
+
+def test_steps_for_a_trial_are_saved_up_over_drafters_and_checkpoints() -> None:
+    """Each trial is paid by more steps than any of the drafters lasts."""
+    tried = trials(Exploration((OFF, *CHAINS, TREE), random.Random(0)), [0.0, -2.0, -2.1, -2.2], 9000, renewed=60)
+    lost = sum(TRIAL * (1 - math.exp(-2.0 if arm == 1 else -2.2)) for arm in tried if arm)
+    assert 0.8 * SHARE * 9000 < lost <= SHARE * 9000
+
+
+def test_what_a_trial_of_a_new_drafter_cannot_win_back_is_not_tried() -> None:
+    exploration = Exploration((OFF, TREE), random.Random(0))
+    exploration.renew()
+    exploration.note(100_000)
+    assert exploration.choose([0, 1], np.array([0.0, -2.0]), np.zeros((2, 2)), np.log([1.0, 10.0])) == 0

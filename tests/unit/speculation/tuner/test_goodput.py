@@ -14,7 +14,7 @@ import pytest
 from engine.config import GoodputConfig
 from engine.events import ArmStatistics
 from engine.speculation.strategy import OFF, Context, Strategy
-from engine.speculation.tuner.cost_table import CostTable, Grid
+from engine.speculation.tuner.cost_table import CostTable, Grid, draft_levels
 from engine.speculation.tuner.goodput import GoodputTuner
 
 # facts of TLT, section 5: milliseconds by batch size and drafted tokens, and the share of drafts accepted at least so far
@@ -48,7 +48,7 @@ class Machine:
 
     def rate(self, strategy: Strategy, context: Context) -> float:
         """Mean tokens a second at normal speed."""
-        rate: float = context.batch * (1 + self.accepted[: strategy.verify].sum()) / self.costs(strategy, context)
+        rate: float = context.batch * (1 + self.accepted[: draft_levels(strategy)].sum()) / self.costs(strategy, context)
         return rate
 
     def best(self, context: Context) -> Strategy:
@@ -58,7 +58,7 @@ class Machine:
         self.steps += 1
         strategy = tuner.select(context)
         draws = self.rng.random((context.batch, 1))
-        accepted = (draws < self.accepted[: strategy.verify]).sum(1).tolist()
+        accepted = (draws < self.accepted[: draft_levels(strategy)]).sum(1).tolist()
         disturbed = np.exp(self.rng.normal(0, self.noise)) * (10 if self.rng.random() < self.hiccups else 1)
         tuner.record(strategy, context, accepted, self.costs(strategy, context) / self.speed(self.steps) * disturbed)
         return strategy
@@ -171,6 +171,30 @@ def test_a_drafter_that_was_given_up_comes_back_where_each_trial_is_dear() -> No
             efficiency(tuner, machine, [context] * 200)
         later.append(efficiency(tuner, machine, [context] * 200))
     assert mean(later) >= 0.95
+
+
+def test_a_drafter_that_was_given_up_is_not_asked_for_a_new_target_alone() -> None:
+    tuner, machine, context = make(arms=[K4]), Machine(0, BAD), Context(8)
+    machine.costs = lambda strategy, _: {OFF: 0.01, K4: 0.03}[strategy]
+    asked = []
+    for target in range(20):
+        asked.append(sum(machine.step(tuner, replace(context, target_version=target)) == K4 for _ in range(100)))
+    assert sum(asked[5:]) == 0
+    assert any(machine.step(tuner, replace(context, target_version=19, drafter_version=1)) == K4 for _ in range(300))
+
+
+def test_a_tree_that_was_given_up_comes_back_though_a_chain_is_tried_before_it() -> None:
+    chain, tree, later = Strategy("eagle", 2, 1, 2), Strategy("eagle", 3, 2, 5), []
+    for seed in range(4):
+        tuner, machine, context = make(seed, None, [chain, tree]), Machine(seed), Context(8)
+        machine.costs = lambda strategy, _: {OFF: 0.01, chain: 0.024, tree: 0.026}[strategy]
+        machine.best = lambda context: tree  # type: ignore[method-assign]  # noqa: ARG005
+        for version, accepted in enumerate((BAD, BETTER)):
+            machine.accepted = np.array(accepted)
+            context = replace(context, drafter_version=version)
+            efficiency(tuner, machine, [context] * 400)
+        later.append(efficiency(tuner, machine, [context] * 200))
+    assert mean(later) >= 0.95, "with the chain alone it would be 0.86"
 
 
 @pytest.mark.parametrize("batch", [1, 64])
