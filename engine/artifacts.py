@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
-from engine.checkpoint.storage import Fence, unfenced, unwritten
+from engine.checkpoint.storage import Fence, unfenced, writing
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
@@ -29,14 +29,15 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
         shutil.rmtree(left)
     card = _card(config, out)
     made = workers.export(aside, card)
-    if config.algorithm.steps:
-        _describe_policy(made[0], config, out)
-    found = [_zipped(path, folder, config, card) for path in made]
-    fence()
-    folder.mkdir(exist_ok=True)
-    for path in aside.iterdir():
-        _put(path, folder / path.name)
-    aside.rmdir()
+    with writing(folder):
+        if config.algorithm.steps:
+            _describe_policy(made[0], config, out)
+        found = [_zipped(path, folder, config, card) for path in made]
+        fence()
+        folder.mkdir(exist_ok=True)
+        for path in aside.iterdir():
+            _put(path, folder / path.name)
+        aside.rmdir()
     return found
 
 
@@ -100,12 +101,7 @@ def _acceptance(steps: Sequence[Speculation]) -> tuple[float, ...]:
 def _zipped(folder: Path, place: Path, config: RunConfig, card: DrafterCard) -> ArtifactSaved:
     """Writes the zip beside ``folder``; what there is to tell of it once it is in ``place``."""
     path = folder.with_suffix(".zip")
-    try:
-        digest = write_zip(folder, path)
-    except FileNotFoundError:
-        raise  # a successor has swept it
-    except OSError as error:
-        raise unwritten(path, error) from None
+    digest = write_zip(folder, path)
     facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}
     if folder.name == "drafter":
         facts |= {"recipe": config.drafter.recipe, "drafter_version": str(card.version)}

@@ -27,7 +27,7 @@ def strategy_label(name: str) -> str:
 
 
 def strategy_name(name: str) -> str:
-    """``eagle d6 k3 v12`` is "tree 6x3, verify 12", ``eagle d4 k1 v4`` "chain 4", ``ngram d8 k1 v6`` "n-gram 8, verify 6", ``off``
+    """``eagle d6 k3 v11`` is "tree 6x3, verify 11", ``eagle d4 k1 v4`` "chain 4", ``ngram d8 k1 v6`` "n-gram 8, verify 6", ``off``
     "plain"."""
     shape = _shape(name)
     if not shape.depth:

@@ -10,12 +10,14 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, VerifiedCheckpoint, listed, sha256_of, step_of
 from engine.errors import CheckpointError
@@ -73,6 +75,17 @@ def unwritten(path: Path, error: BaseException) -> CheckpointError:
     """What users are told of an ``error`` in writing to ``path``."""
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and resume")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """CheckpointError if what is done inside, which is to write to ``path``, cannot; a file that is gone was swept by a successor."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except (OSError, SafetensorError) as error:
+        raise unwritten(path, error) from None
 
 
 def read(path: Path) -> Any:

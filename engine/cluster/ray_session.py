@@ -39,31 +39,55 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
         _isolate()
     import ray
 
-    ended_by = signal.getsignal(signal.SIGTERM)
-    if cluster.ray_address is not None:
-        _attach(cluster.ray_address)
-    else:
-        try:
-            ray.init(
-                num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
-                include_dashboard=False,
-                object_store_memory=object_store_bytes(),
-                log_to_driver=False,
-                _temp_dir=str(folder),
-            )
-        except Exception as error:
-            if type(error) is not Exception:  # which is all that Ray raises where it is not up in time
-                raise
-            reason = " ".join(str(error).split())
-            raise AttemptError(f"Ray does not start here, perhaps as the machine is too busy: {reason}; start again later") from None
-    if ended_by is not None and current_thread() is main_thread():  # Ray's own prints its stack, and ends nothing in order
-        signal.signal(signal.SIGTERM, ended_by)
     try:
+        with _ended_as_before():
+            if cluster.ray_address is not None:
+                _attach(cluster.ray_address)
+            else:
+                _start(cluster, ranks, str(folder))
         yield
     finally:
         ray.shutdown()
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _ended_as_before() -> Iterator[None]:
+    """As it starts Ray takes SIGTERM for itself: first it exits, later it prints its stack, and it ends nothing in order."""
+    handler = signal.getsignal(signal.SIGTERM)
+    if handler is None or current_thread() is not main_thread():
+        yield
+        return
+    told: SystemExit | None = None
+    try:
+        yield
+    except SystemExit as error:
+        told = error
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as it is once an end has begun
+            signal.signal(signal.SIGTERM, handler)
+    if told:
+        signal.raise_signal(signal.SIGTERM)
+        raise told
+
+
+def _start(cluster: ClusterConfig, ranks: int, folder: str) -> None:
+    import ray
+
+    try:
+        ray.init(
+            num_cpus=cluster.workers * ranks * cluster.threads_per_worker,
+            include_dashboard=False,
+            object_store_memory=object_store_bytes(),
+            log_to_driver=False,
+            _temp_dir=folder,
+        )
+    except Exception as error:
+        if type(error) is not Exception:  # which is all that Ray raises where it is not up in time
+            raise
+        reason = " ".join(str(error).split())
+        raise AttemptError(f"Ray does not start here, perhaps as the machine is too busy: {reason}; start again later") from None
 
 
 def object_store_bytes() -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.checkpoint import storage
@@ -318,21 +317,19 @@ class Worker(LearnerRank):
         """Writes the policy, if it was trained, and the drafter, if there is one, as Hugging Face folders; returns those. One worker
         writes, all take part."""
         own = self.rank == 0
-        folder.mkdir(parents=True, exist_ok=True)
         written: list[Path] = []
-        if self._trains_policy:
-            self.policy.export(folder / "policy" if own else None)
-        if not own:
-            return []
-        if self._trains_policy:
-            self._tokenizer.save_pretrained(folder / "policy")
-            written.append(folder / "policy")
-        if self.spot:
-            try:
+        with storage.writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._trains_policy:
+                self.policy.export(folder / "policy" if own else None)
+            if not own:
+                return []
+            if self._trains_policy:
+                self._tokenizer.save_pretrained(folder / "policy")
+                written.append(folder / "policy")
+            if self.spot:
                 write_drafter_folder(folder / "drafter", self.spot.published, self._model_config, card)
-            except (OSError, SafetensorError) as error:
-                raise storage.unwritten(folder / "drafter", error) from None
-            written.append(folder / "drafter")
+                written.append(folder / "drafter")
         return written
 
     def drafter_weights(self) -> dict[str, Tensor]:

@@ -26,6 +26,10 @@ from engine.planner.hardware import GIGA, known_gpus, machines
 from engine.planner.simulation.response_lengths import SPREAD, LogNormal, ResponseLengths, assumed, from_file
 from engine.speculation.tuner.cost_table import CostTable
 
+OF_MEMORY = ("failed to map segment from shared object", os.strerror(errno.ENOMEM))
+"""What a module that cannot be loaded says where that is for want of memory."""
+MORE_ROOM = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
@@ -37,8 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not _of_memory(error):
             raise
         allowed = f"{options.memory:g} GB are" if options.memory else "what this machine has is"
-        remedy = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
-        print(f"config error: memory: {allowed} not enough to plan this; {remedy}", file=sys.stderr)
+        print(f"config error: memory: {allowed} not enough to plan this; {MORE_ROOM}", file=sys.stderr)
         return ConfigError.exit_code
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
@@ -48,9 +51,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _of_memory(error: BaseException) -> bool:
-    """Where an import or the system meets the limit, it has its own word for it."""
-    short = isinstance(error, OSError) and error.errno == errno.ENOMEM
-    return isinstance(error, MemoryError) or short or os.strerror(errno.ENOMEM) in str(error)
+    """Where the system or an import meets the limit, it has its own words for it."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    causes = (str(each) for each in (error, error.__cause__))
+    return isinstance(error, MemoryError) or any(text in cause for cause in causes for text in OF_MEMORY)
 
 
 @contextmanager

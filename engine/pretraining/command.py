@@ -130,17 +130,29 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
             raise ConfigError(
                 f"--out: {file.parent} is of a training with other content of the file given; choose another folder, or remove that"
             )
+        _write(file, wanted)
         return True
     with writing(file.parent):
         (file.parent / GIVEN).write_text(given, encoding="utf-8")
-        file.write_text(json.dumps(wanted), encoding="utf-8")
+    _write(file, wanted)
     return False
+
+
+def _write(file: Path, config: dict[str, Any]) -> None:
+    """At once, for what is there must never be half of it."""
+    aside = file.with_suffix(".part")
+    with writing(file.parent):
+        aside.write_text(json.dumps(config), encoding="utf-8")
+        aside.replace(file)
 
 
 def _trained(folder: Path) -> bool:
     """Whether a round is over. If not, other rates may go on from the first responses: the first ones may have been too high."""
-    found = newest(folder)
-    return found is None or json.loads((found.path / "state.json").read_text(encoding="utf-8"))["drafter_version"] > 0
+    from engine.checkpoint import storage  # here, so that --help need not wait for torch
+    from engine.pretraining.rounds import STATE
+
+    found = newest(folder, contents=False)
+    return found is not None and storage.read(found.path / STATE)["drafter_version"] > 0
 
 
 def _checksum(config: RunConfig) -> str:
@@ -154,7 +166,7 @@ def _config(options: argparse.Namespace) -> RunConfig:
     given = {"draft_vocabulary": options.draft_vocabulary, "pretrain_learning_rate": options.learning_rate}
     drafter |= {name: value for name, value in given.items() if value is not None}
     if options.responses:
-        drafter["pretrain_responses"] = str(options.responses.resolve())
+        drafter["pretrain_responses"] = _absolute(options.responses)
     return parse(
         {
             "name": "drafter training",
@@ -176,10 +188,15 @@ def _config(options: argparse.Namespace) -> RunConfig:
 
 def _task(options: argparse.Namespace) -> dict[str, Any]:
     if options.prompts:
-        return {"name": "prompts", "path": str(options.prompts.resolve())}
+        return {"name": "prompts", "path": _absolute(options.prompts)}
     if options.task and options.task not in GENERATED:
-        return {"name": "math", "path": str(Path(options.task).resolve())}
+        return {"name": "math", "path": _absolute(options.task)}
     return {"name": options.task or "countdown"}
+
+
+def _absolute(path: str | Path) -> str:
+    """Without ``..``; a link keeps its name, whose suffix tells what kind of file it is."""
+    return os.path.abspath(path)  # noqa: PTH100 - resolve() follows links
 
 
 def _workers() -> int:

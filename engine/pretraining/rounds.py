@@ -259,11 +259,7 @@ class Pretraining:
         schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit} | judged_anew)
         known = state | {"schedule": schedule, "vocabulary": vocabulary}
         if isinstance(self._source, GivenResponses) and state.get("workers", 0) > self._config.cluster.workers:
-            known |= {
-                "asked": 0,
-                "responses": 0,
-                "response_tokens": 0,
-            }  # nobody knows which rows are gone
+            known |= dict.fromkeys(("asked", "responses", "response_tokens"), 0)  # nobody knows which of them are gone
         self._state = PretrainingState(**known)
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)
         return True

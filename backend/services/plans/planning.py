@@ -1,6 +1,7 @@
 """Plans are made by the engine's planner in a process of its own: they take seconds of a processor, and nothing of the API."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -20,8 +21,11 @@ from backend.services.runs.validation import FIELD_OF_CODE, known_config
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
 from engine.config import RunConfig
+from engine.planner.plan_command import MORE_ROOM
 from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
+
+logger = logging.getLogger(__name__)
 
 AT_A_TIME = 2
 MEMORY = 4.0
@@ -30,7 +34,6 @@ USER_ERROR = 2
 """Exit code of the planner where the request is at fault."""
 ENDS_WITHOUT_MEMORY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """Signals by which a process that meets its limit may end: NumPy crashes where an iterator's buffer does not fit."""
-MORE_ROOM = "lower algorithm.prompts_per_step or algorithm.group_size, or take fewer GPUs"
 PATIENCE_SECONDS = 120
 FIELD = re.compile(r"[a-z_]+(\.[a-z_]+)*")
 COMMAND = (sys.executable, "-m", "engine.planner.plan_command")
@@ -80,6 +83,7 @@ def _planned(arguments: list[str]) -> dict[str, Any]:
     finally:
         FREE.release()
     if -done.returncode in ENDS_WITHOUT_MEMORY:
+        logger.warning("the planner was ended by signal %d, which is taken for want of memory: %s", -done.returncode, done.stderr[-2000:])
         raise _refused("memory", f"{MEMORY} GB are not enough to plan this; {MORE_ROOM}")
     if done.returncode not in (0, USER_ERROR):
         raise RuntimeError(f"the planner failed ({done.returncode}): {done.stderr[-2000:]}")

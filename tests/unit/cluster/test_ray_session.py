@@ -1,6 +1,7 @@
 import ctypes
 import os
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from engine.cluster.ray_session import MOST_OBJECT_STORE_BYTES, OBJECT_STORE_BYTES, object_store_bytes, ray_session
 from engine.config import RunConfig
-from engine.errors import AttemptError
+from engine.errors import AttemptError, StoppedError
 
 
 def test_a_ray_that_does_not_start_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +78,39 @@ def test_who_is_told_to_end_is_not_ended_by_ray(monkeypatch: pytest.MonkeyPatch)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert told == [signal.SIGTERM]
+
+
+def test_who_is_told_to_end_while_ray_starts_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**given: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))  # as Ray does first
+        folders.append(Path(given["_temp_dir"]))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def end(*_: object) -> None:
+        raise StoppedError("told to end")
+
+    folders = list[Path]()
+    monkeypatch.setattr("ray.init", init)
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(StoppedError), ray_session(RunConfig().cluster):
+            pass
+        assert signal.getsignal(signal.SIGTERM) is end
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not folders[0].exists()
+
+
+def test_a_ray_that_does_not_start_leaves_no_handler_and_no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**given: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))
+        folders.append(Path(given["_temp_dir"]))
+        raise Exception("timed out")
+
+    folders = list[Path]()
+    monkeypatch.setattr("ray.init", init)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(AttemptError), ray_session(RunConfig().cluster):
+        pass
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not folders[0].exists()

@@ -185,7 +185,7 @@ def test_a_training_goes_on_with_what_it_began_with(
     def again(*more: str, file: str = str(given)) -> int:
         if (out / "config.json").exists():  # as if it had been killed before the drafter was written
             (out / "config.json").unlink()
-            (out / "training/pretraining").mkdir()
+            storage.save(out / "training/pretraining", 1, {"state.json": {"drafter_version": 1}})
         return main(["train", "--model", "tiny", "--responses", file, "--minutes", "1", "--out", str(out), *more])
 
     assert (again(), again()) == (0, 0)
@@ -198,6 +198,9 @@ def test_a_training_goes_on_with_what_it_began_with(
     (out / "training/config.json").write_text(config)
     monkeypatch.chdir(out)
     assert again(file="../given.jsonl") == 0, "the same file by another name"
+    given.rename(tmp_path / "blob")  # as hubs keep files
+    given.symlink_to("blob")
+    assert again() == 0
     given.write_text('{"prompt": "a", "response": "c"}\n')
     assert again() == 2
     assert "with other content of the file given; choose another folder" in capsys.readouterr().err
@@ -210,3 +213,7 @@ def test_another_rate_goes_on_from_the_first_responses_until_a_round_is_over(tmp
     (tmp_path / "config.json").unlink()
     storage.save(tmp_path / "training/pretraining", 1, {"state.json": {"drafter_version": version}})
     assert train(tmp_path, "--learning-rate", "1e-5") == code
+    if code == 0:
+        (tmp_path / "config.json").unlink()
+        storage.save(tmp_path / "training/pretraining", 2, {"state.json": {"drafter_version": 1}})
+        assert train(tmp_path, "--learning-rate", "1e-5") == 0, "it is the rate of this training now"

@@ -3,12 +3,14 @@
 import pytest
 import torch
 
+from engine.config import SpeculationConfig
 from engine.rollout.native.attention import part_length, part_of
 from engine.rollout.native.draft_tree import NO_DRAFT, Candidates, DraftTree, likeliest
 from engine.rollout.native.reach import BLOCK, LANES, entries_needed
 from engine.rollout.native.tree_entries import placed
 
 VOCABULARY = 40
+DEFAULT = [(each.depth, each.top_k, each.verify) for each in SpeculationConfig().strategies if each.top_k > 1]
 
 
 def make_tree(requests: int, depth: int, top_k: int, verify: int) -> DraftTree:
@@ -23,7 +25,7 @@ def make_tree(requests: int, depth: int, top_k: int, verify: int) -> DraftTree:
     return likeliest(candidates.grown(), verify, depth)
 
 
-@pytest.mark.parametrize(("depth", "top_k", "verify"), [(8, 4, 24), (6, 3, 12), (4, 4, 8), (20, 2, 30), (12, 16, 128)])
+@pytest.mark.parametrize(("depth", "top_k", "verify"), [*DEFAULT, (20, 2, 30), (12, 16, 128)])
 def test_every_node_that_is_kept_lies_where_it_may(depth: int, top_k: int, verify: int) -> None:
     newest = list(range(3, 3 + BLOCK, 7))
     before = make_tree(len(newest), depth, top_k, verify)

@@ -24,8 +24,8 @@ BY_POSITION = "Share of drafted tokens that the target accepted, by their place 
 STRATEGIES = (
     f"By the number of requests that a worker has running. Fastest: of those used at least {MEASURED_PULLS} times; what has been used less "
     "often has a question mark. Pulls: how many decode steps used it.\n\n"
-    "Plain: nothing is drafted. Chain 4: the drafter proposes 4 tokens in a row. Tree 6x3, verify 12: 6 tokens deep with 3 candidates "
-    "at each, of which the target checks the best 12. N-gram 8: up to 8 tokens that followed the same words in other responses."
+    "Plain: nothing is drafted. Chain 4: the drafter proposes 4 tokens in a row. Tree 6x3, verify 11: 6 tokens deep with 3 candidates "
+    "at each, of which the target checks the best 11. N-gram 8: up to 8 tokens that followed the same words in other responses."
 )
 
 
