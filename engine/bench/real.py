@@ -133,7 +133,7 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
     rates: dict[int, dict[str, list[float]]] = {}
     for size in SIZES[: 1 if quick else None]:
         rates[size] = {name: [] for name in (*engines, "hf")}
-        for repetition in range(1 if quick else REPETITIONS):
+        for repetition in range(1 if quick else _repetitions(size)):
             requests, drawn = bed.long_requests(size, sampling, repetition), _limited(sampling, TOKENS, repetition)
             plain: list[Completion] = []
             for name, engine in engines.items():
@@ -156,6 +156,11 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
         },
         "mismatches": mismatches + differ,
     }
+
+
+def _repetitions(size: int) -> int:
+    """More of them for few requests, whose rates depend more on what they happen to say."""
+    return REPETITIONS + 9 // size
 
 
 def _accepted(bed: RealBed, sampling: Sampling, drafter: Mapping[str, Tensor]) -> dict[str, Any]:
