@@ -17,6 +17,7 @@ from engine.drafter.zipped import write_zip
 from engine.events import ArtifactSaved, DrafterPretrained, DrafterTrained, RunStarted, Speculation, StepFinished, read
 from engine.policy.model_card import SHOWN, PolicyCard, text
 
+WEIGHTS = "model.safetensors"
 EXPECTED = "expected of chains of 4, by responses held out of its pretraining"
 
 
@@ -63,19 +64,31 @@ def _card(config: RunConfig, out: Path) -> DrafterCard:
     positions = [event for event in told if isinstance(event, Speculation)]
     published = [event for event in told if isinstance(event, DrafterTrained) and event.published]
     version = published[-1].drafter_version if published else pretrained.drafter_version if pretrained else 0
-    history = [_pretrained(pretrained)] if pretrained else []
+    history = _began_with(config) + ([_pretrained(pretrained, config)] if pretrained else [])
     history += [
         f"version {each.drafter_version}, after RL step {each.step}: {each.microsteps} micro-steps, {each.reason}" for each in published
     ]
-    card = DrafterCard(config.model.path, config.task.name, version, history=tuple(history))
+    card = DrafterCard(config.model.path, _learned_from(config), version, history=tuple(history))
     recent = max(1, len(steps) // 4)
     if steps:
         return replace(card, accept_length=fmean(steps[-recent:]), acceptance=_acceptance(positions[-recent:]))
     return replace(card, accept_length=pretrained.accept_length, measured=EXPECTED) if pretrained else card
 
 
-def _pretrained(event: DrafterPretrained) -> str:
-    learned = f"{event.responses} responses, {event.response_tokens} tokens"
+def _learned_from(config: RunConfig) -> str:
+    """What the drafter was trained on, and judged by: the task, or the responses that it was given where there was no RL step."""
+    given = config.drafter.pretrain_responses
+    return config.task.name if given is None or config.algorithm.steps else f"responses of {Path(given).name}"
+
+
+def _began_with(config: RunConfig) -> list[str]:
+    weights = Path(config.drafter.path or "") / WEIGHTS
+    return [f"version 0: {weights.parent.name}, of SHA-256 `{sha256_of(weights)}`"] if weights.is_file() else []
+
+
+def _pretrained(event: DrafterPretrained, config: RunConfig) -> str:
+    given = config.drafter.pretrain_responses
+    learned = f"{event.responses} responses{f' of {Path(given).name}' if given else ''}, {event.response_tokens} tokens"
     return f"version {event.drafter_version}, before RL step 0: {event.seconds / 60:.1f} minutes, {learned}, {event.held_out:.1%} accepted"
 
 
@@ -104,7 +117,7 @@ def _zipped(folder: Path, place: Path, config: RunConfig, card: DrafterCard) -> 
     digest = write_zip(folder, path)
     facts = {"base_model": config.model.path, "task": config.task.name, "steps": str(config.algorithm.steps)}
     if folder.name == "drafter":
-        facts |= {"recipe": config.drafter.recipe, "drafter_version": str(card.version)}
+        facts |= {"task": card.task, "recipe": config.drafter.recipe, "drafter_version": str(card.version)}
         facts |= {"accept_length": f"{card.accept_length:.3f}"} if card.accept_length is not None else {}
     return ArtifactSaved(
         name=path.name,

@@ -11,10 +11,10 @@ import yaml
 
 from engine import artifacts
 from engine.cluster.worker_group import WorkerGroup
-from engine.config import RunConfig
+from engine.config import RunConfig, parse
 from engine.drafter.model_card import DrafterCard
 from engine.errors import CheckpointError, TakenOverError
-from engine.events import DrafterTrained, EventWriter, RunStarted, Speculation, StepFinished
+from engine.events import DrafterPretrained, DrafterTrained, EventWriter, RunStarted, Speculation, StepFinished
 
 
 def write(out: Path, accepted: list[list[int]], first: int = 0) -> None:
@@ -39,6 +39,12 @@ def write(out: Path, accepted: list[list[int]], first: int = 0) -> None:
     events.close()
 
 
+def pretrained(accept_length: float) -> DrafterPretrained:
+    numbers = {"responses": 64, "response_tokens": 640, "microsteps": 8, "tokens": 640, "vocabulary": 64, "drafter_version": 1}
+    shares = dict.fromkeys(("loss", "held_out", "top1", "top3"), 0.5)
+    return DrafterPretrained(round=1, seconds=60, limit=60, end=60, done=True, accept_length=accept_length, **numbers, **shares)
+
+
 def test_the_card_tells_of_the_last_quarter_and_of_every_version(tmp_path: Path) -> None:
     write(tmp_path, [[1]] * 6 + [[8, 4], [6, 4, 2]])
     card = artifacts._card(RunConfig(), tmp_path)
@@ -48,6 +54,29 @@ def test_the_card_tells_of_the_last_quarter_and_of_every_version(tmp_path: Path)
     assert [line.partition(":")[0] for line in card.history] == [
         f"version {version}, after RL step {2 * version - 2}" for version in (1, 2, 3, 4)
     ]
+
+
+def test_a_drafter_of_given_responses_is_not_said_to_be_of_a_task(tmp_path: Path) -> None:
+    given = tmp_path / "mine.jsonl"
+    events = EventWriter(tmp_path / "events.jsonl")
+    events.write(pretrained(accept_length=4.5))
+    events.close()
+    config = {"drafter": {"pretrain_minutes": 1, "pretrain_responses": str(given)}}
+    card = artifacts._card(parse(config | {"algorithm": {"steps": 0}}), tmp_path)
+    assert card.task == "responses of mine.jsonl"
+    assert "64 responses of mine.jsonl" in card.history[0]
+    card = artifacts._card(parse(config | {"algorithm": {"steps": 8}}), tmp_path)
+    assert card.task == "countdown", "it went on learning from that"
+
+
+def test_a_card_names_the_drafter_that_the_run_began_with(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "model.safetensors").write_bytes(b"weights")
+    write(tmp_path, [[1]])
+    card = artifacts._card(parse({"drafter": {"path": str(given)}}), tmp_path)
+    assert card.history[0] == f"version 0: given, of SHA-256 `{sha256(b'weights').hexdigest()}`"
+    assert len(card.history) == 2
 
 
 def test_what_a_lost_attempt_did_is_not_told_twice(tmp_path: Path) -> None:
