@@ -12,10 +12,11 @@ from engine import artifacts
 from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
 from engine.checkpoint.storage import Fence
 from engine.checkpoint.verification import listed, newest
+from engine.cluster.update_threads import crowded, usable_cores
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import ConfigError, StoppedError
-from engine.events import AnyEvent, EventWriter, RunFinished, RunStopped, StartingUp
+from engine.events import AnyEvent, EventWriter, Log, RunFinished, RunStopped, StartingUp
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
@@ -74,6 +75,8 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
             workers.load(found.path / WORKERS)
         first = found.step + 1 if found else 0
         yield from step_events.started(config, first, workers.facts, reason, found.skipped if found else ())
+        if warning := crowded(config, workers.facts["device"], usable_cores()):
+            yield Log(level="warning", message=warning)
         if found is None and pretrains(config):
             yield from _pretrain(config, workers, out, resume, fence)
         if first < config.algorithm.steps:

@@ -74,7 +74,8 @@ def write(part: Part, path: Path) -> None:
 def unwritten(path: Path, error: BaseException) -> CheckpointError:
     """What users are told of an ``error`` in writing to ``path``."""
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-    return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and resume")
+    reason = "not all of it went to the disk" if "inline_container" in reason else reason  # which is all that torch says
+    return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and start again")
 
 
 @contextmanager

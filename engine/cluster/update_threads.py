@@ -1,4 +1,4 @@
-"""An update may compute on all cores of its machine: then nobody decodes there."""
+"""Cores of a machine: an update may compute on all of them, for then nobody decodes there."""
 
 import os
 from collections.abc import Iterator
@@ -21,6 +21,15 @@ def update_threads(config: RunConfig, cores: int) -> int:
     if cluster.ray_address or config.rollout.scheduling.asynchronous:
         return cluster.threads_per_worker
     return max(cluster.threads_per_worker, cores // (cluster.workers * config.rollout.gpus))
+
+
+def crowded(config: RunConfig, device: str, cores: int) -> str:
+    """What to say where workers of this machine must share its cores; empty if they need not."""
+    cluster = config.cluster
+    if device != "cpu" or cluster.ray_address or cluster.workers * cluster.threads_per_worker <= cores:
+        return ""
+    wanted = f"cluster.workers={cluster.workers} with cluster.threads_per_worker={cluster.threads_per_worker}"
+    return f"{wanted} need more cores than the {cores} here: they wait for each other, and learn less in the same time; lower one of them"
 
 
 def usable_cores(quota: Path = QUOTA) -> int:

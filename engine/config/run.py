@@ -107,6 +107,10 @@ class RunConfig(Section):
             raise ValueError("drafter.pretrain_minutes: speculation.enabled is false, so there is no drafter; set the one or the other")
         if not pretrains and self.drafter.pretrain_responses:
             raise ValueError("drafter.pretrain_responses: set drafter.pretrain_minutes, too, or nothing is trained on them")
+        if pretrains and not self.drafter.pretrain_responses and self.rollout.max_new_tokens < 2:
+            raise ValueError(
+                "rollout.max_new_tokens=1: there is nothing to draft in responses of one token; raise it to pretrain a drafter"
+            )
         if not (pretrains or self.algorithm.steps):
             raise ValueError("algorithm.steps=0 only pretrains a drafter: set drafter.pretrain_minutes, or steps to at least 1")
         if isinstance(self.task, PromptsConfig) and self.algorithm.steps:

@@ -3,9 +3,9 @@
 import os
 from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_args
 
-from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer
+from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer, model_validator
 
 PATH_BYTES = 2048
 """Half of what Linux takes: the names of the files in a folder come after it."""
@@ -44,3 +44,18 @@ class Section(BaseModel):
     """A closed, immutable part of the configuration."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_switch_for_a_number(cls, data: Any) -> Any:
+        """YAML has ``yes`` for true, which would count as 1."""
+        switched = {name for name, value in data.items() if isinstance(value, bool)} if isinstance(data, dict) else set()
+        for name in sorted(switched & cls.model_fields.keys()):
+            kinds = _kinds(cls.model_fields[name].annotation)
+            if kinds & {int, float} and bool not in kinds:
+                raise ValueError(f"{name}={str(data[name]).lower()}: must be a number")
+        return data
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    return {annotation}.union(*map(_kinds, get_args(annotation)))

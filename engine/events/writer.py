@@ -52,7 +52,9 @@ class EventWriter:
             self._file.write(f"{_json(line)}\n".encode())
             self._file.flush()
         except OSError as error:
-            raise CheckpointError(f"{self._path} cannot be written: is the disk full ({error.strerror})? Make room, and resume") from None
+            raise CheckpointError(
+                f"{self._path} cannot be written: is the disk full ({error.strerror})? Make room, and start again"
+            ) from None
         self._next += 1
         if self._on_event:
             self._on_event(event)

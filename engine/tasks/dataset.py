@@ -37,7 +37,7 @@ def head(path: Path) -> Iterator[Example]:
 
 def _suffix(path: Path) -> str:
     if path.is_dir():
-        raise DataError(f"{path}: is a folder; task.path must be a JSONL or parquet file")
+        raise DataError(f"{path}: is a folder; name a JSONL or parquet file")
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if not os.access(path, os.R_OK):

@@ -16,7 +16,9 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
-        with pytest.raises(CheckpointError, match=r"policy cannot be written: is the disk full \(.+\)\? Make room, and resume$") as raised:
+        with pytest.raises(
+            CheckpointError, match=r"policy cannot be written: is the disk full \(.+\)\? Make room, and start again$"
+        ) as raised:
             learner_state.write(state, tmp_path / "policy", None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

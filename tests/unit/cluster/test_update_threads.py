@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cluster.update_threads import threads, update_threads, usable_cores
+from engine.cluster.update_threads import crowded, threads, update_threads, usable_cores
 from engine.config import RunConfig
 
 
@@ -29,6 +29,13 @@ def test_what_is_set_holds() -> None:
 def test_what_others_may_need_is_left_to_them() -> None:
     assert of(16, workers=1, ray_address="10.0.0.1:6379") == 1
     assert of(16, {"scheduling": {"asynchronous": True}}, workers=1) == 1
+
+
+def test_who_has_more_workers_than_cores_is_told() -> None:
+    four = RunConfig.model_validate({"cluster": {"workers": 2, "threads_per_worker": 2}})
+    assert crowded(four, "cpu", 4) == ""
+    assert "cluster.workers=2 with cluster.threads_per_worker=2 need more cores than the 3 here" in crowded(four, "cpu", 3)
+    assert crowded(four, "NVIDIA H200", 3) == ""
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None)])

@@ -37,6 +37,12 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
             strategy(depth=3, top_k=2, verify=11),
             "speculation.strategies.0: verify=11 exceeds the 10 tokens that depth=3 and top_k=2 draft; lower it, or raise one of those",
         ),
+        ({"cluster": {"workers": True}}, "cluster: workers=true: must be a number"),
+        ({"drafter": {"pretrain_minutes": True}}, "drafter: pretrain_minutes=true: must be a number"),
+        (
+            {"drafter": {"pretrain_minutes": 1}, "rollout": {"max_new_tokens": 1}},
+            "rollout.max_new_tokens=1: there is nothing to draft in responses of one token; raise it to pretrain a drafter",
+        ),
         ({"cluster": {"workers": 2, "nodes": 3}}, "cluster: nodes=3 exceeds workers=2: a machine would have nothing to do; lower it"),
         (strategy(depth=4, verify=5), "speculation.strategies.0: verify=5 exceeds the 4 tokens that depth=4 and top_k=1 draft"),
         (

@@ -74,7 +74,7 @@ def test_path_that_is_no_dataset(tmp_path: Path) -> None:
     (tmp_path / "data.parquet").write_bytes(b"PAR0")
     cases: list[tuple[str, str]] = [
         ("nothing.jsonl", "no such file"),
-        ("", "is a folder; task.path must be a JSONL or parquet file"),
+        ("", "is a folder; name a JSONL or parquet file"),
         ("data.csv", r"unknown kind of file '.csv'; use .jsonl or .parquet"),
         ("data.parquet", "not readable as parquet"),
     ]
