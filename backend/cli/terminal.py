@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -48,15 +48,18 @@ def key_figures(run: Run) -> str:
     return ", ".join(formats[key].format(value) for key, value in values.items() if value is not None)
 
 
-def done(run: Run) -> str:
+def done(run: Run, now: datetime | None = None) -> str:
     """How far it has come: what its start is at, minutes while its drafter is pretrained, or steps."""
-    if run.starting_up and run.state in ("starting", "running") and not run.pretraining:
-        at = run.starting_up
-        return at.phase.replace("_", " ") + (f" {at.done}/{at.total}" if at.total else "")
+    latest, at = run.pretraining, run.starting_up
+    if at and run.state in ("starting", "running") and not latest:
+        whole = f", of about {run.pretrain_minutes:g} min" if at.pretrains else ""
+        return at.phase.replace("_", " ") + (f" {at.done}/{at.total}" if at.total else whole)
     if not run.pretrains:
         return f"{run.step}/{run.steps or '?'}"
-    latest = run.pretraining
-    return f"drafter {latest.seconds / 60:.1f}/{latest.end / 60:.1f} min" if latest else "drafter"
+    if latest is None:
+        return "drafter"
+    minutes = run.seconds_pretrained(now or datetime.now(UTC)) / 60
+    return f"drafter {minutes:.1f} min" if latest.done else f"drafter {minutes:.1f}/{latest.end / 60:.1f} min"
 
 
 def listing(*headings: str, **options: Any) -> Table:
@@ -123,15 +126,17 @@ def details(run: Run) -> Table:
     return _facts(facts)
 
 
-def pretraining(run: Run) -> str:
+def pretraining(run: Run, now: datetime | None = None) -> str:
     """What the training of its drafter before the first step has come to; empty without."""
     if (latest := run.pretraining) is None:
         return ""
-    left = "done" if latest.done else f"about {latest.seconds_left / 60:.1f} min to go"
+    now = now or datetime.now(UTC)
+    spent, left = run.seconds_pretrained(now) / 60, run.seconds_to_pretrain(now) / 60
+    time = f"{spent:.1f} min, done" if latest.done else f"{spent:.1f} of about {latest.end / 60:.1f} min, about {left:.1f} min to go"
     written = f"{latest.responses:,} responses of {latest.response_tokens:,} tokens"
     held_out = "" if latest.accept_length is None else f", held out: accept length {latest.accept_length:.2f}"
     top1 = "" if latest.top1 is None else f", top-1 {latest.top1:.1%}"
-    return f"round {latest.round}, {latest.seconds / 60:.1f} min of at most {latest.limit / 60:.1f}, {left}; {written}{held_out}{top1}"
+    return f"round {latest.round}, {time}; {written}{held_out}{top1}"
 
 
 def _gone_on_after(step: int | None) -> str:

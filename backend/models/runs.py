@@ -35,7 +35,8 @@ class Run(Base):
     ``losses`` counts lost attempts in a row without a new checkpoint: ``checkpoint_step`` is the newest there is, ``lost_step`` the newest
     there was at the last loss; -1: none. ``lost_round`` is the furthest round of pretraining that a loss has seen.
 
-    ``starting_up`` is what its attempt is at (schemas.runs.StartingUp), null once that has done a step.
+    ``starting_up`` is what its attempt is at (schemas.runs.StartingUp), null once that has done a step or a round of
+    pretraining.
 
     ``pretraining`` is the latest of its PretrainingRounds. ``drafter_id`` is the artifact that drafter.path auto stands for, empty where
     none fitted; null until a worker has looked.

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
+from dashboard.analysis.run_config import section
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import count, duration, short
 from longtail.schemas.runs import Run, StartingUp
@@ -30,18 +31,35 @@ def beginning(run: Run, similar: SimilarRun | None, now: datetime, step_seconds:
         return _queued(run, now)
     at = run.starting_up
     if at is None:
-        return "the model writes its first responses" if run.trains_drafter_only else "the engine is being started"
-    left = _left(run, similar, now) if step_seconds is None else _own(run, step_seconds)
-    return f"{phase(at, run.step)}, for {duration((now - at.since).total_seconds())}{left}"
+        return "the engine is being started"
+    if at.pretrains or run.pretrains:
+        left = _pretraining(run, at, now)
+    else:
+        left = _left(run, similar, now) if step_seconds is None else _own(run, step_seconds)
+    return f"{phase(run, at)}, for {duration((now - at.since).total_seconds())}{left}"
 
 
-def phase(at: StartingUp, steps: int) -> str:
-    """Of a run that has done so many ``steps``, in attempts before this one."""
+def pretraining_left(run: Run, now: datetime) -> str:
+    """Of training a drafter, after its first round: ``about 2 min 0 s left``."""
+    if run.pretraining and run.pretraining.done:
+        return "trained"
+    left = run.seconds_to_pretrain(now)
+    return f"about {duration(left)} left" if left else "ends with this round"
+
+
+def phase(run: Run, at: StartingUp) -> str:
+    """What an attempt is at; it may be one of several."""
     if at.phase == "first_rollout":
-        again = " of this attempt" if steps else ""
+        again = " of this attempt" if run.step else ""
         responses = f"first rollout{again}, {at.done:,} of {at.total:,} responses"
         return responses if at.done < at.total else f"first update of the policy{again}"
-    return {"starting_workers": "starting workers", "measuring_costs": "measuring costs"}[at.phase]
+    given = section(run.config, "drafter").get("pretrain_responses")
+    return {
+        "starting_workers": "starting workers",
+        "measuring_costs": "measuring costs",
+        "first_responses": f"the model {'reads the' if given else 'writes its'} first responses",
+        "first_round": f"first round of training the drafter{' in this attempt' if run.pretraining else ''}",
+    }[at.phase]
 
 
 def _queued(run: Run, now: datetime) -> str:
@@ -59,6 +77,16 @@ def _left(run: Run, similar: SimilarRun | None, now: datetime) -> str:
     whole = similar.startup_seconds + run.steps * similar.step_seconds
     left = max(whole - (now - run.started_at).total_seconds(), 0.0)
     return f", about {duration(left)} left, as {escaped(short(similar.run.name))} took"
+
+
+def _pretraining(run: Run, at: StartingUp, now: datetime) -> str:
+    """It ends earlier where nothing more is gained, and later where the first responses take long."""
+    if run.pretraining is not None:
+        left = run.seconds_to_pretrain(now)
+        return f", about {duration(left)} left to train the drafter" if left else ""
+    spent = (now - at.since).total_seconds() if at.phase == "first_responses" else 0.0
+    left = 60 * run.pretrain_minutes - spent
+    return f", up to about {duration(left)} to train the drafter" if left > 0 else ", longer than was given to train the drafter"
 
 
 def _own(run: Run, step_seconds: float) -> str:

@@ -23,10 +23,12 @@ class Event(BaseModel):
 
 class StartingUp(Event):
     """What an attempt is at before it has done a step, told as it begins and in between. ``first_rollout``: ``done`` of ``total`` responses
-    are there; of the other phases both are 0. Those that come before ``run_started`` are the first lines of an attempt."""
+    are there; of the other phases both are 0. Those that come before ``run_started`` are the first lines of an attempt.
+    ``first_responses`` are those to pretrain the drafter on, and ``first_round`` is the attempt's first of that; it ends with the
+    ``pretraining`` event of the round. Events of earlier versions tell of neither."""
 
     kind: Literal["starting_up"] = "starting_up"
-    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    phase: Literal["starting_workers", "measuring_costs", "first_responses", "first_round", "first_rollout"]
     done: int = 0
     total: int = 0
 
@@ -179,7 +181,7 @@ class DrafterTrained(Event):
 class DrafterPretrained(Event):
     """One round of training the drafter before the first step, on what the target wrote for that.
 
-    ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
+    ``seconds`` of about ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
     this was the last round. ``responses`` and ``response_tokens``: written so far, but for what was dropped before any training on it, for
     lack of memory. ``microsteps``, ``tokens`` (trained on) and ``loss`` are the round's. ``held_out``, ``top1`` and ``top3``: as of
     ``DrafterTrained``; ``accept_length``, the target's own token included, is what chains of 4 can bring by ``held_out``: at most that at

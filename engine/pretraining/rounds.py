@@ -16,7 +16,7 @@ from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import LOOK_AHEAD, Judged
 from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import ConfigError, DataError, StoppedError
-from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped
+from engine.events import AnyEvent, DrafterPretrained, Log, RunStopped, StartingUp
 from engine.experience.collection import requests_for, sampling
 from engine.models.load import resolve_drafter
 from engine.pretraining.pretraining_round import PretrainingRound
@@ -84,17 +84,25 @@ class Pretraining:
         """Rounds until the time is over or held-out responses gain no more. StoppedError, after a round or the first responses, if the file
         ``stop`` appears."""
         if not (resume and self._resumed()):
+            yield StartingUp(phase="first_responses")
             yield from self._alarms(self._begin())
             yield self._begun()
             self._save()  # the first responses may have taken hours
             yield from self._stopped(stop)
-        while not (self._state.schedule.done and self._state.drafter_version):  # one round at least
+        if not self._over:
+            yield StartingUp(phase="first_round")
+        while not self._over:
             shares, judged = self._round()
             yield from self._alarms(shares)
             yield self._event(shares, judged)
             self._save()
             yield from self._stopped(stop)
         self._workers.end_pretraining()
+
+    @property
+    def _over(self) -> bool:
+        """After one round at least."""
+        return self._state.schedule.done and self._state.drafter_version > 0
 
     def _stopped(self, stop: Path) -> Iterator[RunStopped]:
         """StoppedError if that is asked for and not all is done."""

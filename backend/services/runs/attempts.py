@@ -68,6 +68,7 @@ def claim(session: Session, run_id: str, worker_id: str, lease_seconds: float, g
     """Takes a queued run for this worker, with these of its GPUs; None if it is not to be had any more."""
     now = time.time()
     changes: dict[str, Any] = {"attempt": Run.attempt + 1, "started_at": func.coalesce(Run.started_at, now), "claimed_at": now}
+    changes["starting_up"] = None  # what the attempt before it was at
     if not transition(session, run_id, "starting", lease_expires_at=now + lease_seconds, **changes):
         return None
     run = session.get_one(Run, run_id)

@@ -216,7 +216,7 @@ class EventRowWriter:
         affected(self._session, delete(PretrainingRound).where(*beyond))
         latest = pretraining_round(event)
         summary = {name: latest[name] for name in ("accept_length", "drafter_version")} | {"accept_recent": latest["accept_length"]}
-        self._progress |= {"pretraining": latest, "summary": summary}
+        self._progress |= {"pretraining": latest, "starting_up": None, "summary": summary}
 
     def _engine(self, event: RunStarted) -> None:
         """Part of what the attempt runs in."""

@@ -20,6 +20,8 @@ PRETRAINED_NUMBERS = ("loss", "held_out", "top1", "top3", "accept_length")
 STARTING_UP = {
     "starting_workers": "starting the workers",
     "measuring_costs": "measuring what decoding costs on this machine, unless that is known",
+    "first_responses": "the first responses, to pretrain the drafter on",
+    "first_round": "the first round of pretraining the drafter, of this attempt",
     "first_rollout": "the first rollout: {} responses",
 }
 

@@ -9,7 +9,7 @@ from dashboard import page_files
 from dashboard.analysis.advice import where_failed
 from dashboard.analysis.run_config import run_kind, seed, speculates
 from dashboard.analysis.series import finite
-from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning
+from dashboard.analysis.start_of_run import SimilarRun, beginning, is_beginning, pretraining_left
 from dashboard.data.similar_runs import conditions, similar_run
 from dashboard.text.escaping import escaped
 from dashboard.text.formats import ago, count, duration, number, ratio, short
@@ -89,12 +89,12 @@ def _similar(run: Run) -> SimilarRun | None:
 
 
 def pretraining_told(run: Run) -> str:
-    latest = run.pretraining
-    if latest is None or run.finished or run.state in ("queued", "paused"):
+    latest, at, now = run.pretraining, run.starting_up, datetime.now(UTC)
+    if latest is None or run.state != "running" or (at and not at.pretrains):
         done = f"round **{latest.round}**" if latest else "drafter"
-        return f"{done} · {pace(run, Series(), datetime.now(UTC))}"
+        return f"{done} · {pace(run, Series(), now)}"
     then = f", then {count(run.steps, 'step')}" if run.steps else ""
-    return f"drafter: round **{latest.round}** · {duration(latest.seconds)} · about {duration(latest.seconds_left)} left{then}"
+    return f"drafter: round **{latest.round}** · {duration(run.seconds_pretrained(now))} · {pretraining_left(run, now)}{then}"
 
 
 def _step(run: Run) -> str:

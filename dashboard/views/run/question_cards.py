@@ -1,6 +1,7 @@
 """The first questions of every visitor, at the top of the run page."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import streamlit as st
 
@@ -23,8 +24,8 @@ def question_cards(data: RunData, comparison: Comparison | None) -> None:
     """While its drafter is pretrained, a run is asked about that."""
     run = data.run
     if run.pretrains:
-        how_good = pretraining_questions.how_good(data.pretraining, run.pretraining)
-        _cards((pretraining_questions.how_far(run), how_good, pretraining_questions.from_what(run)))
+        how_far = pretraining_questions.how_far(run, datetime.now(UTC))
+        _cards((how_far, pretraining_questions.how_good(data.pretraining, run), pretraining_questions.from_what(run)))
         return
     pair = {speculates(item.run.config): item for item in comparison.items} if comparison else {}
     if (found := data.statistics) is not None:

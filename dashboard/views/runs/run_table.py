@@ -57,7 +57,7 @@ def row(run: Run, glance: RunOverview | None, now: datetime, projects: Mapping[s
         "State": [run.doing],
         "Progress": 100 * run.share_done,
         "Step": "drafter" if run.pretrains else f"{run.step} / {run.steps}" if run.steps else str(run.step),
-        "Time": typeable(_time(run, pace)),
+        "Time": typeable(_time(run, pace, now)),
         "Rewards": [value for value in glance.reward if value is not None] if glance else [],
         "Reward": reward(run.summary),
         "Speed-up": glance.speedup if glance and run_kind(run) == "TLT" else None,
@@ -81,12 +81,13 @@ def reward(summary: Mapping[str, float | None]) -> str | None:
     return number(recent, 3) if spread is None else f"{number(recent, 3)} ± {number(spread, 3)}"
 
 
-def _time(run: Run, pace: float | None) -> str:
+def _time(run: Run, pace: float | None, now: datetime) -> str:
     """How long it took, or is going to take."""
     if run.finished:
         return duration((run.finished_at - run.started_at).total_seconds()) if run.finished_at and run.started_at else MISSING
     if run.pretrains and run.pretraining and run.state == "running":
-        return f"{duration(run.pretraining.seconds_left)} {'first' if run.steps else 'left'}"
+        first = run.seconds_to_pretrain(now)
+        return f"{duration(first)} {'first' if run.steps else 'left'}" if first else "last round"
     left = run.steps - run.step
     return f"{duration(pace * left)} left" if pace and left > 0 and run.state == "running" else MISSING
 

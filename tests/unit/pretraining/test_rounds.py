@@ -16,7 +16,7 @@ from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
 from engine.drafter.held_out_evaluation import Judged
 from engine.errors import ConfigError, StoppedError
-from engine.events import AnyEvent, DrafterPretrained, Log
+from engine.events import AnyEvent, DrafterPretrained, Log, StartingUp
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
 from engine.pretraining.pretraining_round import PretrainingRound
@@ -97,11 +97,26 @@ def rounds(minutes: float, group: Group, out: Path, resume: bool = False) -> lis
     return list(pretraining.run(out / "stop", resume))
 
 
+def phases(events: Sequence[AnyEvent]) -> list[str]:
+    return [event.phase for event in events if isinstance(event, StartingUp)]
+
+
 def version_saved(out: Path) -> int:
     found = newest(out / "pretraining")
     assert found
     state: dict[str, Any] = storage.read(found.path / "state.json")
     return int(state["drafter_version"])
+
+
+def test_what_it_is_at_until_its_first_round_is_over_is_told_as_that_begins(clock: Clock, tmp_path: Path) -> None:
+    """The first responses may take hours, in which nothing else is told."""
+    events: list[tuple[float, AnyEvent]] = []
+    pretraining = Pretraining(config(1), cast(WorkerGroup, Group(clock, writing=20.0)), cast(Task, Prompts()), tmp_path)
+    for event in pretraining.run(tmp_path / "stop", resume=False):
+        events.append((clock.now, event))
+    told = [(now, event.phase) for now, event in events if isinstance(event, StartingUp)]
+    assert told == [(0.0, "first_responses"), (20.0, "first_round")]
+    assert phases(rounds(1, Group(clock), tmp_path, resume=True)) == [], "all rounds were over"
 
 
 @pytest.mark.parametrize("seconds", [75, 85, 95])
@@ -131,8 +146,9 @@ def test_the_first_responses_are_kept(clock: Clock, tmp_path: Path) -> None:
     assert clock.now == 20
     assert version_saved(tmp_path) == 0
     events = rounds(1, again := Group(clock, writing=20.0), tmp_path, resume=True)
-    assert isinstance(events[0], DrafterPretrained)
-    assert events[0].round == 1
+    assert phases(events) == ["first_round"]
+    assert isinstance(events[1], DrafterPretrained)
+    assert events[1].round == 1
     assert clock.now == pytest.approx(60, abs=6)
     assert again.rates
 
@@ -150,7 +166,7 @@ def test_what_writes_slowly_ends_in_time_to_train(clock: Clock, tmp_path: Path) 
 def test_what_has_no_response_in_time_can_train_all_the_same(clock: Clock, tmp_path: Path) -> None:
     """The first responses take longer than all that was given: at the end of its time the learning rate is 0."""
     group = Group(clock, writing=90.0, least=90.0)
-    first, *_, last = rounds(1, group, tmp_path)
+    _, first, *_, last = rounds(1, group, tmp_path)
     assert isinstance(first, Log)
     assert (first.level, first.message) == ("warning", "SGLang died")
     assert isinstance(last, DrafterPretrained)

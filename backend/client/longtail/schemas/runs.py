@@ -84,13 +84,18 @@ class RunChange(Body):
 
 
 class StartingUp(Schema):
-    """What an attempt is at before it has done a step; ``since``: when it began with that. ``first_rollout``: ``done`` of ``total``
-    responses are there."""
+    """What an attempt is at before it has done a step; ``since``: when it began with that. ``first_responses`` are those to pretrain the
+    drafter on, and ``first_round`` is the attempt's first round of that. ``first_rollout``: ``done`` of ``total`` responses are there."""
 
-    phase: Literal["starting_workers", "measuring_costs", "first_rollout"]
+    phase: Literal["starting_workers", "measuring_costs", "first_responses", "first_round", "first_rollout"]
     since: datetime
     done: int
     total: int
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether that is the beginning of training the drafter before the first step."""
+        return self.phase in ("first_responses", "first_round")
 
 
 class Preset(Schema):
@@ -105,7 +110,7 @@ class Run(Schema):
 
     ``pretraining`` is the latest round of training its drafter before the first step, null if there was none. ``drafter_id`` is the
     artifact that its drafter.path auto stands for: empty where none fitted, null until a worker has looked. ``starting_up`` is null
-    unless its engine has begun, and has not done a step since.
+    unless the engine of its latest attempt has begun, and has done neither a step nor a round of pretraining since.
 
     ``kind`` "tracked": a script elsewhere tells of it; then ``config`` is whatever that script says, and ``steps`` 0 if it does not know.
 
@@ -172,6 +177,25 @@ class Run(Schema):
     def pretrains(self) -> bool:
         """Whether it trains its drafter before the first step, or did so when it ended."""
         return self.trains_drafter_only or (self.step == 0 and self.pretraining is not None and not self.pretraining.done)
+
+    @property
+    def pretrain_minutes(self) -> float:
+        """For about how long it trains its drafter before the first step, if that gains something for so long; 0 without."""
+        drafter = self.config.get("drafter") if self.kind == "engine" else None
+        return float(drafter.get("pretrain_minutes") or 0) if isinstance(drafter, dict) else 0.0
+
+    def seconds_pretrained(self, now: datetime) -> float:
+        """Of all attempts together. While it runs they count on since the latest round, or since the attempt that is under way began with
+        one, but not beyond the ``end``: then it ends with the round that is under way."""
+        latest, at = self.pretraining, self.starting_up
+        if latest is None or latest.done or self.state != "running" or (at and at.phase != "first_round"):
+            return latest.seconds if latest else 0.0
+        since = max(latest.time, at.since.timestamp() if at else 0.0)
+        return latest.seconds + max(0.0, min(now.timestamp() - since, latest.end - latest.seconds))
+
+    def seconds_to_pretrain(self, now: datetime) -> float:
+        """What is left of that, as it looks now; 0 before the first round, as after the last."""
+        return max(0.0, self.pretraining.end - self.seconds_pretrained(now)) if self.pretraining and not self.pretraining.done else 0.0
 
     @property
     def share_done(self) -> float:

@@ -139,7 +139,7 @@ class DrafterSession(Schema):
 class PretrainingRound(Schema):
     """A round of training the drafter before the first step, on what the target wrote for that; ``time`` is when it ended.
 
-    ``seconds`` of at most ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
+    ``seconds`` of about ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
     this was the last round. ``responses`` and ``response_tokens``: written so far. ``microsteps``, ``tokens`` (trained on) and ``loss`` are
     the round's. ``held_out``, ``top1`` and ``top3`` are as of DrafterSession, on responses that are never trained on; ``accept_length``,
     the target's own token included, is what chains of 4 can bring by that, at most, at temperature 1. ``vocabulary``: of how many tokens

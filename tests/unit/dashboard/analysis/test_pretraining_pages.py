@@ -1,5 +1,6 @@
 """Runs that train a drafter before their first step, as the pages tell of them."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,12 +17,19 @@ from dashboard.views.run.tab_list import tabs_of
 from dashboard.views.runs.run_table import row
 from engine.config import RunConfig
 from engine.events import DrafterPretrained
-from longtail.schemas.runs import Run
+from longtail.schemas.runs import Run, StartingUp
 from longtail.schemas.telemetry import PretrainingRound
 
 MINUTES = 10
 CONFIG = telemetry.config(True, algorithm={"steps": 0}, drafter={"pretrain_minutes": MINUTES})
 ROUNDS = [PretrainingRound.model_validate(event) for event in telemetry.events(CONFIG) if isinstance(event, DrafterPretrained)]
+
+
+TENTH = datetime.fromtimestamp(ROUNDS[9].time, UTC)
+
+
+def beginning_with(phase: Any, now: datetime = NOW) -> StartingUp:
+    return StartingUp(phase=phase, since=now - timedelta(seconds=4), done=0, total=0)
 
 
 def at(round: int | None, steps: int = 0, **changes: Any) -> Run:
@@ -30,19 +38,66 @@ def at(round: int | None, steps: int = 0, **changes: Any) -> Run:
     return run("x", CONFIG).model_copy(update={"step": 0, "steps": steps, "pretraining": latest, **changes})
 
 
+@pytest.mark.parametrize(
+    ("changes", "headline", "detail"),
+    [
+        ({"state": "queued"}, "Not yet", "no round has finished: the run is queued"),
+        ({"state": "paused"}, "Not yet", "no round has finished: the run is paused"),
+        ({"state": "starting"}, "Not yet", "no round has finished: the engine is being started"),
+        ({"state": "failed"}, "No round", "the run ended before its first round did"),
+        ({"state": "cancelled", "starting_up": beginning_with("first_responses")}, "No round", "the run ended before its first round did"),
+        (
+            {"starting_up": beginning_with("first_responses")},
+            "Not yet",
+            "no round has finished: the model writes its first responses, for 4.00\xa0s, up to about 9\xa0min 56\xa0s to train the drafter",
+        ),
+    ],
+)
+def test_only_a_model_that_writes_is_said_to_write(changes: dict[str, Any], headline: str, detail: str) -> None:
+    run = at(None, **changes)
+    told = how_far(run, NOW)
+    assert (told.headline, told.detail) == (headline, detail)
+    assert {how_good([], run).headline, from_what(run).headline} == {headline}
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds", "headline", "spent"),
+    [
+        ({}, 60, "About 6\xa0min 30\xa0s left", "3\xa0min 30\xa0s of about 10\xa0min 0\xa0s"),
+        ({}, 999, "Ends with this round", "10\xa0min 0\xa0s of about 10\xa0min 0\xa0s"),
+        ({"state": "paused"}, 60, "About 7\xa0min 30\xa0s left", "2\xa0min 30\xa0s of about 10\xa0min 0\xa0s"),
+        ({"starting_up": "measuring_costs"}, 60, "About 7\xa0min 30\xa0s left", "2\xa0min 30\xa0s of about 10\xa0min 0\xa0s"),
+        ({"starting_up": "first_round"}, 60, "About 7\xa0min 26\xa0s left", "2\xa0min 34\xa0s of about 10\xa0min 0\xa0s"),
+    ],
+)
+def test_what_is_left_counts_on_within_a_round_while_it_trains(changes: dict[str, Any], seconds: int, headline: str, spent: str) -> None:
+    """A later attempt began with its first round four seconds ago."""
+    now = TENTH + timedelta(seconds=seconds)
+    run = at(10, **changes)
+    if "starting_up" in changes:
+        run = run.model_copy(update={"starting_up": beginning_with(changes["starting_up"], now)})
+    told = how_far(run, now)
+    assert (told.headline, told.detail) == (headline, f"{spent}, in 10 rounds")
+
+
+def test_nothing_is_longer_than_its_longest() -> None:
+    latest = ROUNDS[9].model_copy(update={"seconds": 32.6, "limit": 30.0, "end": 30.0, "done": True})
+    assert how_far(at(10, state="succeeded", pretraining=latest), NOW).detail == "32.6\xa0s, in 10 rounds"
+
+
 def test_what_the_page_answers() -> None:
-    assert how_far(at(None)).headline == "Not yet"
-    assert how_far(at(10)).headline == "About 7\xa0min 30\xa0s left"
-    assert how_far(at(10, state="cancelled")).headline == "Broke off at 25\xa0%"
-    ended = how_far(at(len(ROUNDS), state="succeeded"))
+    assert how_far(at(None), NOW).headline == "Not yet"
+    assert how_far(at(10), TENTH).headline == "About 7\xa0min 30\xa0s left"
+    assert how_far(at(10, state="cancelled"), NOW).headline == "Broke off at 25\xa0%"
+    ended = how_far(at(len(ROUNDS), state="succeeded"), NOW)
     assert (ended.headline, "nothing more was gained" in ended.detail) == ("Trained", True)
-    assert how_good(ROUNDS[:10], ROUNDS[9]).headline == f"{ROUNDS[9].accept_length:.2f} tokens a pass"
+    assert how_good(ROUNDS[:10], at(10)).headline == f"{ROUNDS[9].accept_length:.2f} tokens a pass"
     assert from_what(at(10)).headline == "1,280 responses"
 
 
 @pytest.mark.parametrize(("steps", "time", "kind"), [(0, "7 min 30 s left", "drafter"), (30, "7 min 30 s first", "TLT")])
 def test_a_list_says_drafter_in_place_of_steps(steps: int, time: str, kind: str) -> None:
-    cells = row(at(10, steps), None, NOW, {})
+    cells = row(at(10, steps), None, TENTH, {})
     assert (cells["Step"], cells["Progress"], cells["Time"], cells["Kind"]) == ("drafter", 25.0, time, [kind])
     later = row(at(len(ROUNDS), steps, step=min(steps, 3)), None, NOW, {})
     assert (later["Step"], later["Progress"]) == (("drafter", 100.0) if steps == 0 else ("3 / 30", 10.0))

@@ -34,6 +34,31 @@ def test_a_start_says_what_is_under_way_and_how_long_it_takes_with_all_steps(sta
     assert beginning(begun, None, NOW) == f"{told}, and no finished run is like it to tell how long it takes"
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"starting_up": at("measuring_costs")}, "measuring costs, for 4.00\xa0s, up to about 10\xa0min 0\xa0s to train the drafter"),
+        ({"starting_up": at("first_responses")}, "the model writes its first responses, for 4.00\xa0s, up to about 9\xa0min 56\xa0s to"),
+        ({"starting_up": at("first_round")}, "first round of training the drafter, for 4.00\xa0s, up to about 10\xa0min 0\xa0s to"),
+        ({"state": "starting"}, "the engine is being started"),
+    ],
+)
+@pytest.mark.parametrize("steps", [0, 30])
+def test_a_run_that_trains_its_drafter_first_says_so(changes: dict[str, Any], told: str, steps: int) -> None:
+    config = telemetry.config(True, algorithm={"steps": steps}, drafter={"path": None, "pretrain_minutes": 10})
+    begun = BEGUN.model_copy(update={"config": config, "steps": steps, **changes})
+    if steps == 0 or "measuring" not in told:  # one with steps tells how long it takes with these, by a run like it
+        assert beginning(begun, None, NOW).startswith(told)
+
+
+def test_responses_that_were_given_are_read_and_long_ones_are_over_the_time() -> None:
+    config = telemetry.config(
+        True, algorithm={"steps": 0}, drafter={"path": None, "pretrain_minutes": 0.05, "pretrain_responses": "a.jsonl"}
+    )
+    begun = BEGUN.model_copy(update={"config": config, "steps": 0, "starting_up": at("first_responses")})
+    assert beginning(begun, None, NOW) == "the model reads the first responses, for 4.00\xa0s, longer than was given to train the drafter"
+
+
 def test_where_the_start_of_the_other_was_not_measured_only_steps_are_foretold() -> None:
     begun = BEGUN.model_copy(update={"starting_up": at("measuring_costs")})
     told = beginning(begun, SIMILAR._replace(startup_seconds=None), NOW)

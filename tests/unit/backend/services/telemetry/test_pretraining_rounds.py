@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,11 @@ from backend.jobs.engine.supervisor import RESUMABLE, Supervisor
 from backend.models import Attempt, LogLine, PretrainingRound, Run, RunValue, new_id
 from backend.services.runs import control, submission
 from backend.services.runs.attempts import Outcome, claim, settle
+from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint import storage
 from engine.config import RunConfig
-from engine.events import AnyEvent, RunFinished, RunStarted, RunStopped, StepFinished, read
+from engine.events import AnyEvent, RunFinished, RunStarted, RunStopped, StartingUp, StepFinished, read
 from longtail.schemas.runs import Run as RunReply
 
 DRAFTER = {"pretrain_minutes": 10}
@@ -79,8 +81,11 @@ def test_rounds_are_told_by_rest_and_say_how_far_the_run_is(
     assert (run.share_done, run.pretraining.seconds_left, run.summary["accept_length"]) == (0.25, 450, 3.4)
     assert run.summary["accept_recent"] == 3.4, "lists are sorted by it"
     assert run.pretrains
-    assert terminal.done(run) == "drafter 2.5/10.0 min"
-    assert "round 2, 2.5 min of at most 10.0, about 7.5 min to go; 128 responses" in terminal.pretraining(run)
+    ended = datetime.fromtimestamp(run.pretraining.time, UTC)
+    assert "round 2, 2.5 of about 10.0 min, about 7.5 min to go; 128 responses" in terminal.pretraining(run, ended)
+    soon = ended + timedelta(minutes=3)
+    assert "round 2, 5.5 of about 10.0 min, about 4.5 min to go; 128 responses" in terminal.pretraining(run, soon)
+    assert terminal.done(run, soon) == "drafter 5.5/10.0 min"
 
 
 def test_at_its_end_a_run_is_done_or_has_its_steps_before_it(database: Database, run_id: str, path: Path, steps: int) -> None:
@@ -88,7 +93,7 @@ def test_at_its_end_a_run_is_done_or_has_its_steps_before_it(database: Database,
     told(database, run_id, path, start(steps), pretrained(2, 150), last, *([RunFinished(steps=0)] if steps == 0 else step(0)))
     run = reply(database, run_id)
     assert (run.share_done, run.pretrains) == ((1.0, True) if steps == 0 else (1 / 3, False))
-    assert terminal.done(run) == ("drafter 5.3/5.0 min" if steps == 0 else "1/3")
+    assert terminal.done(run) == ("drafter 5.3 min" if steps == 0 else "1/3")
     with database.read() as session:
         said = session.scalars(select(LogLine.message).where(LogLine.code == "pretrained")).one()
     assert said == "the drafter is pretrained: 5.3 minutes, 3 rounds, 192 responses, expected accept length 3.80"
@@ -124,6 +129,28 @@ def test_a_run_without_steps_divides_nothing_by_them(api: TestClient, database: 
     assert ("longtail_run_progress" in gauges) == (steps > 0)
     compared = api.get("/api/v1/compare", params={"baseline": run_id, "run": [run_id]}).json()
     assert compared["items"][0]["steps"] == 0
+
+
+def test_a_phase_is_told_until_the_attempts_first_round_is_over(database: Database, run_id: str, path: Path, steps: int) -> None:
+    """The next attempt is at nothing until its engine says so."""
+
+    def at() -> str | None:
+        phase = reply(database, run_id).starting_up
+        return phase.phase if phase else None
+
+    told(database, run_id, path, StartingUp(phase="measuring_costs"), start(steps), StartingUp(phase="first_responses"))
+    assert (at(), terminal.done(reply(database, run_id))) == ("first_responses", "first responses, of about 10 min")
+    ingestor = EventIngestor(database, run_id, 1, path)
+    write(path, StartingUp(phase="first_round"), pretrained(1, 10))
+    ingestor.drain()
+    assert at() is None
+    write(path, StartingUp(phase="measuring_costs"))
+    ingestor.drain()
+    assert at() == "measuring_costs"
+    with database.write() as session:
+        settle(session, run_id, 1, Outcome("lost", error="gone"), 9)
+        claim(session, run_id, new_id(), 60)
+    assert at() is None
 
 
 def test_losses_count_anew_from_a_further_round_only(database: Database, run_id: str, path: Path, steps: int) -> None:
