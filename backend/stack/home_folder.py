@@ -16,6 +16,20 @@ from longtail.schemas.credentials import private_folder, write_private
 LOCK = "stack.lock"
 
 
+def end_left_behind(settings: Settings) -> None:
+    """Ends what a killed stack of this home has left, which may hold the ports that the next one wants. Spares a stack that serves it."""
+    if settings.server_file.is_file():  # else there may be no home yet, nor is one made before a port is known to be free
+        with file_lock(settings.home / LOCK) as ours:
+            if ours:
+                _end_parts(settings)
+
+
+def _end_parts(settings: Settings) -> None:
+    for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:
+        if start_time(pid) == started:
+            kill_sessions(sessions_below(pid))
+
+
 @contextmanager
 def lock_home(settings: Settings) -> Iterator[None]:
     """Holds a lock on the home that ends with this process, however that ends; StackError names the stack that has it."""
@@ -24,9 +38,7 @@ def lock_home(settings: Settings) -> Iterator[None]:
             facts = read_server_file(settings)
             other = f"(process {facts['pid']}) serves {facts['url']}" if facts else "is just starting"
             raise StackError(f"another stack {other} from {settings.home}; stop it, or set LONGTAIL_HOME to another folder")
-        for pid, started in (read_server_file(settings) or {"parts": []})["parts"]:  # what a killed stack has left
-            if start_time(pid) == started:
-                kill_sessions(sessions_below(pid))
+        _end_parts(settings)
         tighten_home(settings)
         try:
             yield

@@ -14,7 +14,7 @@ from backend.database import Database
 from backend.migrate import upgrade
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError, answers
-from backend.stack.home_folder import child_environment, lock_home, write_server_file
+from backend.stack.home_folder import child_environment, end_left_behind, lock_home, write_server_file
 from backend.stack.ports import Port
 from engine.interruption import interruptible
 from longtail import Longtail
@@ -48,6 +48,7 @@ class Stack:
         say: Callable[[str], None] = logger.warning,
     ) -> None:
         base = settings or Settings()
+        end_left_behind(base.model_copy(update={"home": (home or base.home).absolute()}))  # before its ports are asked for
         self._ports = [Port(base.host, port, base.port)]
         self.settings = base.model_copy(update={"home": (home or base.home).absolute(), "port": self._ports[0].number})
         self.url = f"http://{base.host}:{self.settings.port}"

@@ -8,7 +8,9 @@ import pytest
 from backend.jobs.engine.processes import start_time
 from backend.settings import Settings
 from backend.stack.child_process import ChildProcess, StackError
-from backend.stack.home_folder import child_environment, lock_home, read_server_file, write_server_file
+from backend.stack.home_folder import child_environment, end_left_behind, lock_home, read_server_file, write_server_file
+from backend.stack.local_stack import Stack
+from backend.stack.ports import Port
 
 
 @pytest.fixture
@@ -39,28 +41,58 @@ def test_a_stack_that_is_starting_holds_the_home_too(settings: Settings) -> None
         pytest.fail("two stacks in one home")
 
 
-def test_the_lock_ends_with_a_killed_process_and_what_it_left_is_swept(settings: Settings) -> None:
-    code = """if True:
-        import os, sys, time
-        from pathlib import Path
-        from backend.stack.home_folder import lock_home, write_server_file
-        from backend.stack.child_process import ChildProcess
-        from backend.settings import Settings
-        settings = Settings(home=Path(sys.argv[1]))
-        with lock_home(settings):
-            command = (sys.executable, "-c", "import time; time.sleep(60)")
-            part = ChildProcess("thing", command, os.environ, settings.home / "log", lambda: True)
-            part.start()
-            write_server_file(settings, "http://127.0.0.1:1", None, [part])
-            os.kill(os.getpid(), 9)
-    """
-    assert subprocess.run([sys.executable, "-c", code, str(settings.home)], check=False).returncode == -9
+KILLED = """if True:
+    import os, sys, time
+    from pathlib import Path
+    from backend.stack.home_folder import lock_home, write_server_file
+    from backend.stack.child_process import ChildProcess
+    from backend.settings import Settings
+    settings = Settings(home=Path(sys.argv[1]))
+    with lock_home(settings):
+        listens = "import socket, time; held = socket.create_server(('127.0.0.1', int(sys.argv[1]))); open('up', 'w'); time.sleep(60)"
+        command = (sys.executable, "-c", f"import os, sys; os.chdir({str(settings.home)!r}); {listens}", sys.argv[2])
+        part = ChildProcess("thing", command, os.environ, settings.home / "log", lambda: True)
+        part.start()
+        while not (settings.home / "up").exists():
+            time.sleep(0.01)
+        write_server_file(settings, "http://127.0.0.1:1", None, [part])
+        os.kill(os.getpid(), 9)
+"""
+"""A stack that leaves a part, which listens at a port."""
+
+
+def left_by_killed(settings: Settings, port: int = 0) -> int:
+    """The id of the part's process."""
+    assert subprocess.run([sys.executable, "-c", KILLED, str(settings.home), str(port)], check=False).returncode == -9
     left = read_server_file(settings)
     assert left is not None
-    pid = left["parts"][0][0]
+    pid = int(left["parts"][0][0])
     assert start_time(pid) is not None
+    return pid
+
+
+def test_the_lock_ends_with_a_killed_process_and_what_it_left_is_swept(settings: Settings) -> None:
+    pid = left_by_killed(settings)
     with lock_home(settings):
         assert start_time(pid) is None
+
+
+def test_the_same_command_gets_the_ports_that_its_killed_stack_has_left_taken(settings: Settings) -> None:
+    free = Port("127.0.0.1", 0, 0)
+    free.release()
+    pid = left_by_killed(settings, free.number)
+    stack = Stack(settings.home, port=free.number, dashboard=False)
+    assert (stack.settings.port, start_time(pid)) == (free.number, None)
+
+
+def test_a_stack_that_serves_the_home_keeps_its_ports(settings: Settings) -> None:
+    part = asleep(settings)
+    with lock_home(settings):
+        part.start()
+        write_server_file(settings, "http://127.0.0.1:1234", None, [part])
+        end_left_behind(settings)
+        assert part.exit_code is None
+        part.stop()
 
 
 def test_a_later_process_with_a_noted_id_is_spared(settings: Settings) -> None:
