@@ -8,7 +8,7 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.cluster import ClusterConfig
 from engine.config.drafter import DrafterConfig
 from engine.config.rollout import RolloutConfig
-from engine.config.section import HostPathText, Section
+from engine.config.section import HostPathText, Name, Section
 from engine.config.speculation import SpeculationConfig
 from engine.config.task import CodeConfig, CountdownConfig, DatasetConfig, FunctionConfig, PromptsConfig, TaskConfig
 from engine.models.families import LISTED
@@ -45,7 +45,7 @@ class EvaluationConfig(Section):
 class RunConfig(Section):
     """One run. ``speculation.enabled=false`` is the plain baseline of the same run."""
 
-    name: str = Field("run", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$", description="No control characters")
+    name: Name = Field("run", description="No control characters")
     seed: int = Field(0, ge=0, lt=2**31, description="Runs of one seed draw the same prompts and the same responses")
     model: ModelConfig = Field(default_factory=ModelConfig)
     task: TaskConfig = Field(CountdownConfig(), description="What is learned")

@@ -1,6 +1,7 @@
 """What every part of the configuration is made of."""
 
 import os
+import unicodedata
 from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -10,6 +11,8 @@ from pydantic import AfterValidator, AllowInfNan, BaseModel, ConfigDict, Field, 
 PATH_BYTES = 2048
 """Half of what Linux takes: the names of the files in a folder come after it."""
 NAME_BYTES = 255
+BLANK = "\u115f\u1160\u2800\u3164\uffa0"
+"""What Unicode calls letters or symbols, and fonts draw as nothing."""
 
 
 def _nameable(path: Path) -> Path:
@@ -24,6 +27,14 @@ def _nameable_text(path: str) -> str:
     return path
 
 
+def _visible(name: str) -> str:
+    """ValueError for a name of which nothing is drawn, as of spaces, or of zero width."""
+    if not any(unicodedata.category(letter)[0] in "LNPS" and letter not in BLANK for letter in name):
+        raise ValueError("nothing of it can be seen; give it a letter, a digit or a sign")
+    return name
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(_visible)]
 HostPath = Annotated[Path, AfterValidator(_nameable)]
 HostPathText = Annotated[str, AfterValidator(_nameable_text)]
 """A path, or a name that stands for something else."""

@@ -208,7 +208,8 @@ def _workers() -> int:
 def _tell(event: AnyEvent) -> None:
     """A line for what people wait for."""
     if isinstance(event, RunStarted):
-        print(f"{event.workers} workers, {event.device}: the model writes its first responses", flush=True)
+        workers = "1 worker" if event.workers == 1 else f"{event.workers} workers"
+        print(f"{workers}, {event.device}: the model writes its first responses", flush=True)
     elif isinstance(event, Log) and event.level != "error":  # which is the last word of the command
         print(event.message, flush=True)
     elif isinstance(event, DrafterPretrained):

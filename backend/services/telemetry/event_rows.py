@@ -123,7 +123,8 @@ def event_rows(run_id: str, event: AnyEvent, missing: frozenset[str] = frozenset
             out[LogLine].append(log_line(run_id, event.time, event.level, event.code, event.message))
         case events.RunStarted():
             begin = f"at step {event.first_step} of {event.steps}" if event.steps else "to pretrain a drafter"
-            message = f"engine started {begin} with {event.workers} workers on {event.device}"
+            workers = "1 worker" if event.workers == 1 else f"{event.workers:,} workers"
+            message = f"engine started {begin} with {workers} on {event.device}"
             if event.rollout_engine:
                 message += f"; {event.rollout_engine} generates the responses: {event.engine_reason}"
             out[LogLine].append(log_line(run_id, event.time, "info", "started", message))

@@ -71,6 +71,7 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(tuner={"name": "fixed", "epsilon": 0}), "speculation.tuner.fixed.epsilon: unknown key"),
         (speculation(tuner={"name": "greedy"}), "speculation.tuner.name: there is no 'greedy'; choose one of 'beg', 'goodput', 'fixed'"),
         ({"task": {}}, "task.name: missing"),
+        *(({"name": name}, "name: nothing of it can be seen; give it a letter") for name in (" ", "\u200b", "\u3164\u00a0")),
         ({"algorithm": 3}, "algorithm: has to be a section, with a line for each setting (got 3)"),
         ({"task": "countdown"}, "task: has to be a section"),
         (

@@ -1,5 +1,6 @@
 """What every schema is made of, and the one shape of an error."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Generic, Self, TypeVar
@@ -7,6 +8,8 @@ from typing import Annotated, Any, Generic, Self, TypeVar
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 T = TypeVar("T")
+BLANK = "\u115f\u1160\u2800\u3164\uffa0"
+"""What Unicode calls letters or symbols, and fonts draw as nothing."""
 
 
 def _iso(value: Any) -> Any:
@@ -21,6 +24,13 @@ def number(value: Any) -> Any:
     if isinstance(value, bool | str):
         raise ValueError("not a number")
     return value
+
+
+def visible(name: str) -> str:
+    """For AfterValidator: ValueError for a name of which nothing is drawn, as of spaces, or of zero width."""
+    if not any(unicodedata.category(letter)[0] in "LNPS" and letter not in BLANK for letter in name):
+        raise ValueError("nothing of it can be seen; give it a letter, a digit or a sign")
+    return name
 
 
 Moment = Annotated[AwareDatetime, BeforeValidator(_iso)]

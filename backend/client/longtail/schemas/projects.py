@@ -3,15 +3,15 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field, StrictBool
+from pydantic import AfterValidator, Field, StrictBool
 
-from longtail.schemas.base import Body, Page, Schema
+from longtail.schemas.base import Body, Page, Schema, visible
 from longtail.schemas.identity import Role
 
 DEFAULT_PROJECT = "0000000000000001"
 """The project that is there from the first start. Every new user is an editor of it, as far as their own role lets them."""
 
-ProjectName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
+ProjectName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(visible)]
 Description = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00]*$")]
 
 

@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, computed_field
+from pydantic import AfterValidator, BeforeValidator, Field, computed_field
 
 from longtail.schemas.attempts import GitState
-from longtail.schemas.base import Body, Moment, Page, Schema, number
+from longtail.schemas.base import Body, Moment, Page, Schema, number, visible
 from longtail.schemas.identity import USER_NAME
 from longtail.schemas.projects import DEFAULT_PROJECT
 from longtail.schemas.telemetry import PretrainingRound
@@ -15,7 +15,7 @@ RunKind = Literal["engine", "tracked"]
 RunState = Literal["queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"]
 Action = Literal["cancel", "pause", "resume", "retry", "clone", "delete"]
 Tag = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"), AfterValidator(visible)]
 Notes = Annotated[str, Field(max_length=20_000, pattern=r"^[^\x00]*$", description="Free text")]
 Label = Annotated[str, Field(max_length=64, pattern=r"^[a-z0-9][a-z0-9._:-]*$")]
 Priority = Annotated[int, Field(ge=-100, le=100, description="Higher goes first; waiting raises it"), BeforeValidator(number)]

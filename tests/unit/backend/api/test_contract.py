@@ -110,9 +110,10 @@ def token(database: Database, role: Asker) -> dict[str, str]:
 
 
 def is_judged(case: Case[Any], reply: schemathesis.Response) -> bool:
-    """Whether it was refused for what no schema says: a cursor is one that was given out, a configuration fits together."""
+    """Whether it was refused for what no schema says: a cursor is one that was given out, a name can be seen, a configuration fits
+    together."""
     faults = {error["field"] for error in reply.json()["errors"]} if reply.status_code == INVALID else set()
-    return faults == {"cursor"} or (bool(faults) and case.operation.label in ("POST /api/v1/runs", "POST /api/v1/plans"))
+    return faults in ({"cursor"}, {"name"}) or (bool(faults) and case.operation.label in ("POST /api/v1/runs", "POST /api/v1/plans"))
 
 
 def is_list_of_one(case: Case[Any]) -> bool:

@@ -131,6 +131,7 @@ def test_projects_have_names_of_their_own(editor: TestClient, new_token: NewToke
     place = project(editor)
     assert editor.post("/api/v1/projects", json={"name": "secret"}).status_code == 409
     assert editor.patch(f"/api/v1/projects/{place}", json={"name": "default"}).status_code == 409
+    assert editor.patch(f"/api/v1/projects/{place}", json={"name": "\u200b"}).status_code == 422
     admin = as_user(editor, new_token("admin"))
     assert admin.patch(f"/api/v1/projects/{DEFAULT_PROJECT}", json={"archived": True}).status_code == 409
     assert editor.get(f"/api/v1/projects/{place}").json()["name"] == "secret"

@@ -61,7 +61,18 @@ def test_a_copy_has_the_name_that_the_run_has_now(api: TestClient, run: str) -> 
     assert api.post(f"{run}/retry").json()["name"] == "better"
 
 
-@pytest.mark.parametrize("change", [{"name": "two\nlines"}, {"notes": "\0"}, {"tags": ["x"] * 33}, {"seed": 1}, {"notes": "x" * 20_001}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "two\nlines"},
+        {"name": " "},
+        {"name": "\u200b"},
+        {"notes": "\0"},
+        {"tags": ["x"] * 33},
+        {"seed": 1},
+        {"notes": "x" * 20_001},
+    ],
+)
 def test_only_what_can_be_changed_is_changed(api: TestClient, run: str, change: dict[str, Any]) -> None:
     before = api.get(run).json()
     assert api.patch(run, json=change).status_code == 422

@@ -242,7 +242,8 @@ def test_the_log_has_a_line_for_each_step_publication_checkpoint_and_alarm(datab
     ingestor.drain()
     with database.read() as session:
         told = session.execute(select(LogLine.code, LogLine.step, LogLine.message).order_by(LogLine.id)).all()
-    assert [tuple(line) for line in told][1:] == [
+    assert [tuple(line) for line in told] == [
+        ("started", None, "engine started at step 0 of 3 with 1 worker on cpu"),
         ("step", 0, "took 2.00 s (rollout 1.00 s): reward 0.500"),
         ("step", 1, "took 2.00 s (rollout 1.00 s): reward 0.500"),
         ("drafter", 1, "drafter version 1 is published: why"),
