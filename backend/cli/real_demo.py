@@ -28,7 +28,7 @@ def prepared(client: Longtail, console: Console, configs: Configs) -> list[tuple
     if drafter := known_drafter(client, tlt):
         console.print(f"Takes the drafter of run {drafter.run_id} ({escape(drafter.run_name)}): none has to be trained")
         return [RUNS]
-    console.print(f"Trains a drafter first, for at most {tlt['drafter']['pretrain_minutes']:g} minutes; later demos of this kind take it")
+    console.print(f"Trains a drafter first, for about {tlt['drafter']['pretrain_minutes']:g} minutes; later demos of this kind take it")
     return [(DRAFTER,), RUNS]
 
 

@@ -46,7 +46,18 @@ def origin(run: Run) -> str:
     """What version 0 was."""
     if run.drafter_id:
         return f"the drafter of artifact {run.drafter_id}"
-    return str(section(run.config, "drafter").get("path") or OWN_LAYER)
+    path = section(run.config, "drafter").get("path")
+    if path == "auto":
+        return _without_one_of_the_platform(run)
+    return str(path or OWN_LAYER)
+
+
+def _without_one_of_the_platform(run: Run) -> str:
+    """What auto stands for then. One that the engine has built in is trained before the first step only where there are no steps."""
+    if run.drafter_id is None and not run.finished:
+        return "not chosen yet"
+    pretrained_own = run.pretraining is not None and run.steps > 0
+    return OWN_LAYER if pretrained_own else f"the drafter that is built in for its target, or if there is none, {OWN_LAYER}"
 
 
 def pretrained(run: Run) -> str:

@@ -86,8 +86,9 @@ class DrafterConfig(Section):
         0.0,
         ge=0,
         le=100_000,
-        description="Longest training of the drafter before the first step. The model's first responses end in time for it, once 8 of each "
-        "worker are there: it is at least twice as long as these take. With 'auto' only if none was found, or if there are 0 steps",
+        description="For about how long the drafter is trained before the first step, or less where nothing more is gained. The model's "
+        "first responses end in time for it, once 8 of each worker are there: it is at least twice as long as these take. With 'auto' only "
+        "if none was found, or if there are 0 steps",
     )
     pretrain_responses: HostPath | None = Field(
         None, description="JSONL or parquet file of prompts and responses to pretrain on; null: the model writes its own"

@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--minutes",
         type=float,
         required=True,
-        help="longest training, twice the first 8 responses at least; it ends when it gains nothing",
+        help="about how long it is trained, twice the first 8 responses at least; it ends earlier when it gains nothing",
     )
     parser.add_argument("--recipe", choices=("eagle", "hass", "eagle3"), default="hass")
     parser.add_argument("--start", help="a drafter folder to go on from, or builtin; by default it starts from the model")
@@ -213,8 +213,9 @@ def _tell(event: AnyEvent) -> None:
     elif isinstance(event, Log) and event.level != "error":  # which is the last word of the command
         print(event.message, flush=True)
     elif isinstance(event, DrafterPretrained):
+        whole = "" if event.done else f" of about {event.end / 60:.1f}"  # the last round ends when it ends
         print(
-            f"round {event.round}  {event.seconds / 60:.1f} of {event.end / 60:.1f} min  {event.responses} responses  "
+            f"round {event.round}  {event.seconds / 60:.1f}{whole} min  {event.responses} responses  "
             f"loss {event.loss:.3f}  held out: accept length {event.accept_length:.2f}, top-1 {event.top1:.1%}",
             flush=True,
         )

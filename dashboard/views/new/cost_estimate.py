@@ -12,10 +12,13 @@ from dashboard.text.escaping import escaped
 from dashboard.text.formats import count, duration, short
 from dashboard.views.new.schema_fields import Config
 
+ROUND_SECONDS = 5.0
+"""That the shortest round of training a drafter takes."""
+
 
 def cost_estimate(config: Config) -> None:
     """``config`` has every field."""
-    pretraining = _pretraining(config)
+    pretraining = pretraining_line(config)
     if trains_drafter_only(config):
         _show([pretraining])
         return
@@ -49,11 +52,16 @@ def duration_lines(similar: SimilarRun | None, steps: int) -> list[str]:
     ]
 
 
-def _pretraining(config: Config) -> str:
-    """Empty without."""
-    minutes = config["drafter"]["pretrain_minutes"]
-    found = ", unless there is a drafter already" if config["drafter"]["path"] == "auto" else ""
-    return f"at most **{duration(60 * minutes)}** to train the drafter{found}" if minutes else ""
+def pretraining_line(config: Config) -> str:
+    """Empty without. No bound: it ends with a whole round, earlier where nothing more is gained, and there is time to train on the first
+    responses however long these take."""
+    drafter = config["drafter"]
+    if not drafter["pretrain_minutes"]:
+        return ""
+    seconds = max(60 * drafter["pretrain_minutes"], ROUND_SECONDS)
+    found = "; a drafter that is there already is trained further" if trains_drafter_only(config) else ", unless there is a drafter already"
+    longer = ", or twice as long as its first responses take, if that is more"
+    return f"about **{duration(seconds)}** to train the drafter{longer}{found if drafter['path'] == 'auto' else ''}"
 
 
 def _show(lines: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 import streamlit as st
 
-from dashboard.analysis.run_config import section
 from dashboard.charts import pretraining_curves
 from dashboard.data.run_data import DataQuery, RunData
 from dashboard.views.run.artifact_downloads import artifact_downloads
@@ -37,9 +36,11 @@ def show(data: RunData) -> None:
 
 
 def pretraining_run(run: Run) -> bool:
-    """Whether the run has trained its drafter before the first step, or is about to."""
-    wanted = float(section(run.config, "drafter").get("pretrain_minutes") or 0) > 0
-    return engine_run(run) and (run.pretraining is not None or (wanted and run.step == 0))
+    """Whether the run has trained its drafter before the first step, or is about to. One with steps does not train what auto has found
+    among the platform's drafters, or, as its first rollout shows, the engine among its own."""
+    rolls_out = run.starting_up is not None and run.starting_up.phase == "first_rollout"
+    found = run.steps > 0 and (bool(run.drafter_id) or rolls_out)
+    return engine_run(run) and (run.pretraining is not None or (run.pretrain_minutes > 0 and run.step == 0 and not found))
 
 
 TAB = Tab("Pretraining", show, DataQuery(("pretraining", "artifacts")), pretraining_run)

@@ -110,6 +110,24 @@ def test_only_tabs_that_have_something_to_show() -> None:
     assert "Pretraining" not in [tab.name for tab in tabs_of(run("x", telemetry.config(True)))]
 
 
+@pytest.mark.parametrize(
+    ("changes", "offered"),
+    [
+        ({"steps": 30, "drafter_id": None}, True),
+        ({"steps": 30, "drafter_id": ""}, True),
+        ({"steps": 30, "drafter_id": "0123456789abcdef"}, False),
+        ({"steps": 30, "drafter_id": "", "starting_up": "first_responses"}, True),
+        ({"steps": 30, "drafter_id": "", "starting_up": "first_rollout"}, False),
+        ({"steps": 0, "drafter_id": "0123456789abcdef"}, True),
+    ],
+)
+def test_a_run_that_has_found_a_drafter_promises_no_training_of_one(changes: dict[str, Any], offered: bool) -> None:
+    run = at(None, **changes)
+    if "starting_up" in changes:
+        run = run.model_copy(update={"starting_up": beginning_with(changes["starting_up"])})
+    assert ("Pretraining" in [tab.name for tab in tabs_of(run)]) == offered
+
+
 def test_the_plain_run_of_one_that_pretrains_is_valid_and_its_partner() -> None:
     config = telemetry.config(True, drafter={"path": None, "pretrain_minutes": MINUTES, "pretrain_responses": "a.jsonl"})
     assert likeness(RunConfig.model_validate(plain_baseline(config)).model_dump(mode="json")) == likeness(config)

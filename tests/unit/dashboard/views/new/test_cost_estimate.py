@@ -7,7 +7,7 @@ from backend.services.runs.listing import CONDITION
 from backend.services.runs.presets import presets
 from dashboard.analysis.start_of_run import SimilarRun
 from dashboard.data.similar_runs import SIMILAR_IN, conditions
-from dashboard.views.new.cost_estimate import duration_lines, size_lines
+from dashboard.views.new.cost_estimate import duration_lines, pretraining_line, size_lines
 from dashboard.views.new.schema_fields import Config
 from engine.config import merged
 from longtail.schemas.runs import Preset
@@ -46,6 +46,24 @@ def test_prompts_beyond_those_that_are_learned_from_are_counted() -> None:
     assert size_lines(plain) == ["**20 responses a step**, 2,000 tokens at most"]
     refilled: Config = merged(plain, {"algorithm": {"refills": 3}})
     assert size_lines(refilled) == ["**20 responses a step**, of up to 80 that are begun, 8,000 tokens at most"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "drafter", "told"),
+    [
+        (3, {"path": None, "pretrain_minutes": 0}, ""),
+        (0, {"path": None, "pretrain_minutes": 0.0001}, "about **5.00\xa0s** to train the drafter, or twice as long as"),
+        (3, {"path": "auto", "pretrain_minutes": 10}, "if that is more, unless there is a drafter already"),
+        (0, {"path": "auto", "pretrain_minutes": 10}, "if that is more; a drafter that is there already is trained further"),
+    ],
+)
+def test_how_long_a_drafter_is_trained_is_no_bound_and_says_what_becomes_of_one_that_is_there(
+    steps: int, drafter: dict[str, object], told: str
+) -> None:
+    line = pretraining_line(merged(presets()[0].config, {"algorithm": {"steps": steps}, "drafter": drafter}))
+    assert told in line
+    assert bool(line) == bool(told)
+    assert "at most" not in line
 
 
 @pytest.mark.parametrize(
