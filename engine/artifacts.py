@@ -82,7 +82,9 @@ def _learned_from(config: RunConfig) -> str:
 
 
 def _began_with(config: RunConfig) -> list[str]:
-    weights = Path(config.drafter.path or "") / WEIGHTS
+    if config.drafter.path in (None, "auto", "builtin"):
+        return []
+    weights = Path(config.drafter.path).resolve() / WEIGHTS
     return [f"version 0: {weights.parent.name}, of SHA-256 `{sha256_of(weights)}`"] if weights.is_file() else []
 
 

@@ -12,6 +12,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[1]
 OURS = {"longtail", "longtail-client"}
 WITHOUT_ITS_OWN = {"sglang"}  # set-up installs it alone, without its CUDA packages
+LOCKED_THERE = {"speculators", "hs-connectors"}  # pyproject.toml names their version: what they ask for would not go with the rest
 
 
 def named() -> Iterator[Requirement]:
@@ -19,7 +20,7 @@ def named() -> Iterator[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = {**project["project"]["optional-dependencies"], **project["dependency-groups"]}
     for group in (project["project"]["dependencies"], *extras.values()):
-        yield from map(Requirement, group)
+        yield from (each for each in map(Requirement, group) if each.name not in LOCKED_THERE)
 
 
 def named_without_extras() -> Iterator[Requirement]:

@@ -21,8 +21,8 @@ class Arm(NamedTuple):
 
 
 OFF = Arm("off", 0, 0.0)
-WIDE, TREE, FLAT = Arm("eagle d8 k4 v24", 8, 1.0), Arm("eagle d6 k3 v12", 6, 0.98), Arm("eagle d4 k4 v8", 4, 0.97)
-LONG, CHAIN, SHORT = Arm("eagle d6 k1 v6", 6, 0.93), Arm("eagle d4 k1 v4", 4, 0.93), Arm("eagle d2 k1 v2", 2, 0.93)
+WIDE, TREE, FLAT = Arm("eagle d8 k4 v24", 8, 1.0), Arm("eagle d6 k3 v11", 6, 0.98), Arm("eagle d3 k2 v5", 3, 0.97)
+LONG, CHAIN, SHORT = Arm("eagle d5 k1 v5", 5, 0.93), Arm("eagle d3 k1 v3", 3, 0.93), Arm("eagle d2 k1 v2", 2, 0.93)
 NGRAM = Arm("ngram d8 k1 v8", 8, 0.8)
 ARMS = {1: (WIDE, TREE, NGRAM), 2: (TREE, WIDE, NGRAM), 4: (FLAT, TREE, LONG), 8: (LONG, FLAT), 16: (CHAIN, FLAT), 32: (SHORT, CHAIN)}
 """By the least number of requests of a bucket, a power of two; the first is the one that the tuner comes to prefer."""

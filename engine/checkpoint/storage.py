@@ -75,7 +75,7 @@ def unwritten(path: Path, error: BaseException) -> CheckpointError:
     """What users are told of an ``error`` in writing to ``path``."""
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     reason = "not all of it went to the disk" if "inline_container" in reason else reason  # which is all that torch says
-    return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, and start again")
+    return CheckpointError(f"{path} cannot be written: is the disk full ({reason})? Make room, then resume or start again")
 
 
 @contextmanager
@@ -86,6 +86,10 @@ def writing(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (OSError, SafetensorError) as error:
+        raise unwritten(path, error) from None
+    except Exception as error:
+        if type(error) is not Exception:  # which is all that tokenizers raises
+            raise
         raise unwritten(path, error) from None
 
 

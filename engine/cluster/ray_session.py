@@ -24,6 +24,8 @@ OBJECT_STORE_BYTES, MOST_OBJECT_STORE_BYTES = 512 * 2**20, 16 * 2**30
 SHARED_MEMORY = Path("/dev/shm")
 TOKEN = secrets.token_hex(32)
 """This process's own: Ray reads it once, so that later sessions must have the same."""
+RAYS_CODES = (1, signal.SIGTERM)
+"""Of its handlers of SIGTERM."""
 NOTICED = 10.0
 """Seconds in which Ray tells of a worker that has died, after others have seen their connection to it break."""
 
@@ -63,6 +65,8 @@ def _ended_as_before() -> Iterator[None]:
     try:
         yield
     except SystemExit as error:
+        if handler is signal.SIG_DFL or error.code not in RAYS_CODES:
+            raise
         told = error
     finally:
         if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:  # as it is once an end has begun

@@ -59,13 +59,16 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_switch_for_a_number(cls, data: Any) -> Any:
-        """YAML has ``yes`` for true, which would count as 1."""
-        switched = {name for name, value in data.items() if isinstance(value, bool)} if isinstance(data, dict) else set()
-        for name in sorted(switched & cls.model_fields.keys()):
-            kinds = _kinds(cls.model_fields[name].annotation)
-            if kinds & {int, float} and bool not in kinds:
-                raise ValueError(f"{name}={str(data[name]).lower()}: must be a number")
-        return data
+        """YAML has ``yes`` for true, which would count as 1: as a text it is refused with all else that is wrong."""
+        if not isinstance(data, dict):
+            return data
+        switched = {name: str(value).lower() for name, value in data.items() if isinstance(value, bool) and cls._counts(name)}
+        return data | switched
+
+    @classmethod
+    def _counts(cls, name: str) -> bool:
+        kinds = _kinds(cls.model_fields[name].annotation) if name in cls.model_fields else set()
+        return bool(kinds & {int, float}) and bool not in kinds
 
 
 def _kinds(annotation: Any) -> set[Any]:

@@ -53,7 +53,7 @@ class EventWriter:
             self._file.flush()
         except OSError as error:
             raise CheckpointError(
-                f"{self._path} cannot be written: is the disk full ({error.strerror})? Make room, and start again"
+                f"{self._path} cannot be written: is the disk full ({error.strerror})? Make room, then resume or start again"
             ) from None
         self._next += 1
         if self._on_event:

@@ -152,7 +152,10 @@ def _trained(folder: Path) -> bool:
     from engine.pretraining.rounds import STATE
 
     found = newest(folder, contents=False)
-    return found is not None and storage.read(found.path / STATE)["drafter_version"] > 0
+    try:
+        return found is not None and storage.read(found.path / STATE)["drafter_version"] > 0
+    except ValueError:  # damaged, as the training itself will say
+        return True
 
 
 def _checksum(config: RunConfig) -> str:
@@ -195,8 +198,9 @@ def _task(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _absolute(path: str | Path) -> str:
-    """Without ``..``; a link keeps its name, whose suffix tells what kind of file it is."""
-    return os.path.abspath(path)  # noqa: PTH100 - resolve() follows links
+    """Of the one folder that it is in; a file that is a link keeps its name, whose suffix tells what kind of file it is."""
+    path = Path(path)
+    return str(path.parent.resolve() / path.name)
 
 
 def _workers() -> int:

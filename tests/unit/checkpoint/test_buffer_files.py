@@ -183,7 +183,8 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(
-            CheckpointError, match=r"000000000\.safetensors cannot be written: is the disk full \(.+\)\? Make room, and start again$"
+            CheckpointError,
+            match=r"000000000\.safetensors cannot be written: is the disk full \(.+\)\? Make room, then resume or start again$",
         ):
             files.index().result()
     finally:

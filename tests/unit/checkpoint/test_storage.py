@@ -164,7 +164,9 @@ def test_a_full_disk_is_told_in_a_line(tmp_path: Path, name: str, part: Any) -> 
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
-        with pytest.raises(CheckpointError, match=f"{name} cannot be written: is the disk full .*Make room, and start again$") as raised:
+        with pytest.raises(
+            CheckpointError, match=f"{name} cannot be written: is the disk full .*Make room, then resume or start again$"
+        ) as raised:
             storage.save(tmp_path, 1, {name: part})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -179,6 +181,17 @@ def test_a_disk_that_turns_out_to_be_full_when_it_is_flushed_is_told(tmp_path: P
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(CheckpointError, match=r"cannot be written: is the disk full \(Disk quota exceeded\)\? Make room, and start again$"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot be written: is the disk full \(Disk quota exceeded\)\? Make room, then resume or start again$"
+    ):
         storage.save(tmp_path, 1, {"x.json": 1})
     assert newest(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(Exception("File too large (os error 27)"), CheckpointError), (KeyError("no such layer"), KeyError)]
+)
+def test_whoever_says_that_a_disk_is_full_is_understood(tmp_path: Path, error: Exception, told: type[Exception]) -> None:
+    """Tokenizers do so by an exception without a type."""
+    with pytest.raises(told), storage.writing(tmp_path):
+        raise error

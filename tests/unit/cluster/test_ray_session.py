@@ -114,3 +114,18 @@ def test_a_ray_that_does_not_start_leaves_no_handler_and_no_folder(monkeypatch: 
         pass
     assert signal.getsignal(signal.SIGTERM) is before
     assert not folders[0].exists()
+
+
+def test_another_exit_while_ray_starts_is_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**_: Any) -> None:
+        sys.exit("no port is free")
+
+    told = list[int]()
+    monkeypatch.setattr("ray.init", init)
+    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
+    try:
+        with pytest.raises(SystemExit, match="no port is free"), ray_session(RunConfig().cluster):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == []

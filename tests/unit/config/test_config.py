@@ -37,8 +37,14 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
             strategy(depth=3, top_k=2, verify=11),
             "speculation.strategies.0: verify=11 exceeds the 10 tokens that depth=3 and top_k=2 draft; lower it, or raise one of those",
         ),
-        ({"cluster": {"workers": True}}, "cluster: workers=true: must be a number"),
-        ({"drafter": {"pretrain_minutes": True}}, "drafter: pretrain_minutes=true: must be a number"),
+        (
+            {"cluster": {"workers": True}},
+            "cluster.workers: Input should be a valid integer, unable to parse string as an integer (got 'true')",
+        ),
+        (
+            {"drafter": {"pretrain_minutes": True}},
+            "drafter.pretrain_minutes: Input should be a valid number, unable to parse string as a number (got 'true')",
+        ),
         (
             {"drafter": {"pretrain_minutes": 1}, "rollout": {"max_new_tokens": 1}},
             "rollout.max_new_tokens=1: there is nothing to draft in responses of one token; raise it to pretrain a drafter",
