@@ -61,12 +61,15 @@ class GivenDrafter:
         shutil.rmtree(self._folder, ignore_errors=True)
         with self._database.read() as session:
             fitting = fitting_drafters(session, session.get_one(Run, run_id).project_id, parse(config))
-        chosen = next((artifact_id for artifact_id in fitting if self._unpacked(artifact_id)), "")
+        skipped: list[str] = []
+        chosen = next((artifact_id for artifact_id in fitting if self._unpacked(artifact_id, skipped)), "")
         message = f"no drafter of this project fits {config['model']['path']}: the engine looks for itself"
         with self._database.write() as session:
             mine = (Run.id == run_id, Run.attempt == self._claim.attempt)
             if not affected(session, update(Run).where(*mine).values(drafter_id=chosen)):
                 raise LeaseLostError
+            for reason in skipped:
+                add_log_line(session, run_id, "warning", "drafter", f"{reason}; it is passed over")
             if chosen:
                 artifact = session.get_one(Artifact, chosen)
                 version = artifact.details.get("drafter_version", "of unknown number")
@@ -74,11 +77,13 @@ class GivenDrafter:
             add_log_line(session, run_id, "info", "drafter", f"drafter.path auto: {message}")
         return chosen
 
-    def _unpacked(self, artifact_id: str) -> bool:
+    def _unpacked(self, artifact_id: str, skipped: list[str]) -> bool:
+        """If it cannot be, ``skipped`` gets the reason."""
         try:
             self._unpack(artifact_id)
         except ModelError as error:
             logger.warning("run %s: %s", self._claim.run_id, error)
+            skipped.append(str(error).rpartition("; ")[0] or str(error))  # without what the user would have to do
             return False
         return True
 

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from backend.database import Database
 from backend.jobs.engine.given_drafter import GivenDrafter
 from backend.models import Artifact, LogLine, Project, Run, new_id
+from backend.services.artifacts.fitting_drafters import fitting_drafters
 from backend.services.artifacts.registry import record_saved
 from backend.services.runs import submission
 from backend.services.runs.attempts import Claim, Outcome, claim, settle
@@ -108,7 +109,7 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
     make(4.0, base_model=str(tmp_path / "another"))
     make(5.0, state="failed")
     make(6.0, project_id=other_id)
-    make(7.0, damaged="later")
+    damaged = make(7.0, damaged="later")
     make(8.0, damaged="from the beginning")
     make(9.0, width=64)  # of the model that had this name before
     claimed = submit()
@@ -119,10 +120,11 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
     check_light(parse(claimed.config | {"drafter": drafter}))
     with database.read() as session:
         assert session.get_one(Run, claimed.run_id).drafter_id == fits
-        assert (
-            f"takes drafter version 4 of run {session.get_one(Artifact, fits).run_id} (of 2.0)"
-            in session.scalars(select(LogLine.message).where(LogLine.run_id == claimed.run_id, LogLine.code == "drafter")).one()
-        )
+        said = select(LogLine.level, LogLine.message).where(LogLine.run_id == claimed.run_id, LogLine.code == "drafter")
+        *passed_over, taken = [(level, message) for level, message in session.execute(said.order_by(LogLine.id))]
+        assert f"takes drafter version 4 of run {session.get_one(Artifact, fits).run_id} (of 2.0)" in taken[1]
+    assert [level for level, _ in passed_over] == ["warning"] * 3
+    assert f"drafter.path auto: the content of artifact {damaged} is damaged; it is passed over" in [line for _, line in passed_over]
     make(10.0)
     shutil.rmtree(folder)
     with database.write() as session:
@@ -133,6 +135,24 @@ def test_the_newest_that_fits_is_taken_and_kept_by_every_attempt(
     assert folder.is_dir()
     with database.read() as session:
         assert session.get_one(Run, claimed.run_id).drafter_id == fits
+
+
+def test_a_copy_that_was_not_trained_is_as_old_as_what_it_is_of(database: Database, settings: Settings, make: Make, submit: Submit) -> None:
+    """Taken in turn, as by run after run, it would stay the newest whatever was trained meanwhile. It serves where the other is gone."""
+    first, trained = make(1.0), make(2.0)
+    copy, copy_of_copy, further, gone = (
+        make(at, drafter_version=version) for at, version in ((3.0, "0"), (4.0, "0"), (1.5, "3"), (0.5, "0"))
+    )
+    with database.write() as session:
+        for artifact_id, taken in ((copy, first), (copy_of_copy, copy), (further, first), (gone, "0" * 16)):
+            session.get_one(Run, session.get_one(Artifact, artifact_id).run_id).drafter_id = taken
+    claimed = submit()
+    with database.read() as session:
+        found = fitting_drafters(session, DEFAULT_PROJECT, parse(claimed.config))
+    assert found == [trained, further, first, copy, copy_of_copy, gone]
+    given(database, settings, claimed)
+    with database.read() as session:
+        assert session.get_one(Run, claimed.run_id).drafter_id == trained
 
 
 def test_where_none_fits_the_engine_chooses_in_every_attempt(database: Database, settings: Settings, make: Make, submit: Submit) -> None:
