@@ -17,6 +17,7 @@ from dashboard.views.new.config_editor import choose_origin, edit_config, origin
 from dashboard.views.new.config_form import ErrorSlots
 from dashboard.views.new.cost_estimate import cost_estimate
 from dashboard.views.new.draft_store import NEW, SUBMITTED, draft_is_back, drop_draft, keep_draft
+from dashboard.views.new.fault_summary import fault_summary
 from dashboard.views.new.schema_fields import Config
 from dashboard.views.new.submission_options import EXPECTED, submission_options
 from dashboard.views.new.yaml_editor import NotAConfigError
@@ -90,8 +91,8 @@ def show_differences(found: Sequence[ConfigDifference], name: str) -> None:
             st.caption("Nothing yet.")
 
 
-def start_panel(config: Config, parent: Run | None) -> tuple[bool, bool, dict[str, Any], ErrorSlots]:
-    """Whether to start it, and its plain baseline, what else to say, and the places for errors of that."""
+def start_panel(config: Config, parent: Run | None) -> tuple[bool, bool, dict[str, Any], ErrorSlots, DeltaGenerator]:
+    """Whether to start it, and its plain baseline, what else to say, the places for errors of that, and the one at the button."""
     has_baseline = speculates(config) and not trains_drafter_only(config)
     with st.container(border=True):
         options, error_slots = submission_options(projects(), parent)
@@ -102,8 +103,9 @@ def start_panel(config: Config, parent: Run | None) -> tuple[bool, bool, dict[st
             persist_state="session",
             help="Submits the same run with speculation off: then the pages can say how much faster this one is.",
         )
+        fault = st.empty()
         clicked = st.button("Start run", type="primary", key="start", disabled=not me().may_write, width="stretch")
-    return clicked, with_plain and has_baseline, options, error_slots
+    return clicked, with_plain and has_baseline, options, error_slots, fault
 
 
 def page() -> None:
@@ -122,12 +124,14 @@ def page() -> None:
         elsewhere.error(escaped(str(error)), icon="⚠️")
         return
     with right:
-        clicked, with_plain, options, others = start_panel(config, parent)
+        clicked, with_plain, options, others, at_button = start_panel(config, parent)
         if check.config is not None:
             cost_estimate(check.config)
             show_differences(check.differences, origin_title(origin))
     errors = submitted_or_errors(check.config or config, options, parent, with_plain) if clicked else check.errors
     show_errors(errors, error_slots | others, elsewhere)
+    if errors:
+        at_button.container(key="fault-summary").markdown(fault_summary(errors))
 
 
 st.header("New run", anchor=False)
