@@ -21,7 +21,9 @@ def test_a_drafter_is_trained_from_the_form_to_the_download(page: Page, api: Lon
         box = page.get_by_label(label, exact=True)
         box.fill(text)
         box.press("Tab")
-    expect(page.locator(".st-key-costs")).to_contain_text("about 10 min 0 s to train the drafter, or twice as long as its first responses take")
+    expect(page.locator(".st-key-costs")).to_contain_text(
+        "about 10 min 0 s to train the drafter, or twice as long as its first responses take"
+    )
     page.get_by_role("button", name="Start run").click()
     expect(page).to_have_url(re.compile(r"/run\?id=[0-9a-f]{16}"))
     (run,) = api.runs(q="held drafter").items
