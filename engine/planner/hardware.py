@@ -14,6 +14,8 @@ from engine.errors import ConfigError
 
 KNOWN = Path(__file__).with_name("hardware.yaml")
 TERA, GIGA = 10**12, 10**9
+MORE_ROOM = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
+"""What to do where a plan does not fit into the memory of the machine that makes it."""
 MOST = 8192
 MOST_DOLLARS = 1e9
 

@@ -22,13 +22,12 @@ from engine.planner.answers.basis import basis
 from engine.planner.answers.plan import Plan, plan, timeline
 from engine.planner.answers.recorded_run import RecordedRun, recorded_run
 from engine.planner.answers.text import text
-from engine.planner.hardware import GIGA, known_gpus, machines
+from engine.planner.hardware import GIGA, MORE_ROOM, known_gpus, machines
 from engine.planner.simulation.response_lengths import SPREAD, LogNormal, ResponseLengths, assumed, from_file
 from engine.speculation.tuner.cost_table import CostTable
 
 OF_MEMORY = ("failed to map segment from shared object", os.strerror(errno.ENOMEM))
 """What a module that cannot be loaded says where that is for want of memory."""
-MORE_ROOM = "lower algorithm.prompts_per_step or algorithm.group_size, take fewer GPUs, or allow more"
 
 
 def main(arguments: list[str] | None = None) -> int:

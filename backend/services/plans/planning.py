@@ -21,7 +21,7 @@ from backend.services.runs.validation import FIELD_OF_CODE, known_config
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
 from engine.config import RunConfig
-from engine.planner.plan_command import MORE_ROOM
+from engine.planner.hardware import MORE_ROOM
 from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
 
