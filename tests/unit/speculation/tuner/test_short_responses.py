@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from test_goodput import ARMS, Machine, make
+from simulated_machine import ARMS, Machine
+from test_goodput import make
 
 from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF, Context
