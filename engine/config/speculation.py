@@ -69,7 +69,7 @@ TunerConfig = Annotated[BegConfig | GoodputConfig | FixedConfig, Field(discrimin
 
 def _default_strategies() -> tuple[StrategyConfig, ...]:
     """Depth, top_k and verify. Of one request five drafts make a pass of six rows, which a CPU multiplies in the time of one in float16."""
-    learned = ((8, 4, 24), (6, 3, 11), (3, 2, 5), (8, 1, 8), (5, 1, 5), (3, 1, 3), (2, 1, 2))
+    learned = ((8, 4, 24), (6, 3, 11), (3, 2, 5), (8, 1, 8), (5, 1, 5), (3, 1, 3), (2, 1, 2), (1, 1, 1))
     eagle = (StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in learned)
     return (*eagle, StrategyConfig(drafter="ngram", depth=8, verify=8))
 

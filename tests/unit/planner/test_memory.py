@@ -130,7 +130,7 @@ def test_more_than_fits_at_once_waits() -> None:
 def test_what_a_rollout_leaves_beside_its_cache_grows_with_its_batch() -> None:
     """Of 7 B, as ``engine/README.md`` says."""
     gigabytes = [decode_steps(PRESETS["7B"], Load(requests=requests)) / GB for requests in (8, 32, 128)]
-    assert gigabytes == pytest.approx([3.7, 7.0, 13.1], abs=0.05)
+    assert gigabytes == pytest.approx([3.8, 7.2, 13.1], abs=0.05)
     assert decode_steps(PRESETS["7B"], Load(requests=MOST - 1)) > 13 * GB, "in no time, whatever is asked for"
 
 
