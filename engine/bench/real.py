@@ -7,7 +7,8 @@ generate the same responses, so their times compare directly; ``mismatches`` cou
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -135,12 +136,11 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
         rates[size] = {name: [] for name in (*engines, "hf")}
         for repetition in range(1 if quick else _repetitions(size)):
             requests, drawn = bed.long_requests(size, sampling, repetition), _limited(sampling, TOKENS, repetition)
-            plain: list[Completion] = []
-            for name, engine in engines.items():
-                completions, statistics = timed(engine, requests, drawn)
+            found: dict[str, list[Completion]] = {}
+            for name in _turn(engines, repetition):
+                found[name], statistics = timed(engines[name], requests, drawn)
                 rates[size][name].append(statistics.tokens / statistics.seconds)
-                plain = plain or completions
-                mismatches += _different(plain, completions)
+            mismatches += _different(found)
             rates[size]["hf"].append(_transformers(bed, requests, drawn))
         print(size, {name: round(median(each), 1) for name, each in rates[size].items()}, "tokens/s", flush=True)
     tail, differ = _long_tail(bed, engines, sampling, quick)
@@ -176,17 +176,25 @@ def _long_tail(bed: RealBed, engines: Mapping[str, NativeEngine], sampling: Samp
     differ = 0
     for repetition in range(1 if quick else REPETITIONS):
         requests = bed.requests(TAIL, SIBLINGS, seed=50 + repetition)
-        plain: list[Completion] = []
-        for name, engine in engines.items():
-            completions, statistics = timed(engine, requests, _limited(sampling, LONGEST, repetition))
+        found: dict[str, list[Completion]] = {}
+        for name in _turn(engines, repetition):
+            found[name], statistics = timed(engines[name], requests, _limited(sampling, LONGEST, repetition))
             seconds[name] += statistics.seconds
-            plain = plain or completions
-            differ += _different(plain, completions)
+        differ += _different(found)
     return {name: round(seconds["plain"] / each, 3) for name, each in seconds.items()}, differ
 
 
-def _different(plain: Sequence[Completion], others: Sequence[Completion]) -> int:
-    return sum(one.tokens != other.tokens or one.logprobs != other.logprobs for one, other in zip(plain, others, strict=True))
+def _turn(arms: Iterable[str], repetition: int) -> list[str]:
+    """All of them, each time with another one first: the first one was often slower, whichever it was."""
+    order = deque(arms)
+    order.rotate(-repetition)
+    return list(order)
+
+
+def _different(found: Mapping[str, Sequence[Completion]]) -> int:
+    """Responses of all arms that are not the plain ones."""
+    pairs = (pair for completions in found.values() for pair in zip(found["plain"], completions, strict=True))
+    return sum(one.tokens != other.tokens or one.logprobs != other.logprobs for one, other in pairs)
 
 
 def _limited(sampling: Sampling, tokens: int, seed: int) -> Sampling:

@@ -47,3 +47,9 @@ def test_a_result_says_by_which_settings_it_was_made(tmp_path: Path, monkeypatch
     ):
         assert command.main([*arguments, "--json", str(file)]) == 0
         assert json.loads(file.read_text())["provenance"]["settings"] == settings
+
+
+def test_each_repetition_begins_with_another_arm_and_has_all() -> None:
+    turns = [real._turn({"plain": 1, "ngram": 2, "60": 3}, repetition) for repetition in range(4)]
+    assert [turn[0] for turn in turns] == ["plain", "ngram", "60", "plain"]
+    assert all(sorted(turn) == sorted(turns[0]) for turn in turns)
