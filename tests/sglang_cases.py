@@ -112,7 +112,7 @@ def shapes(*shapes: tuple[int, int, int], tuner: Mapping[str, Any] | None = None
     """Drafts of each depth, top_k and verify, for any batch size; those of the first always, or as ``tuner`` decides."""
     strategies = [{"depth": depth, "top_k": top_k, "verify": verify} for depth, top_k, verify in shapes]
     data: dict[str, Any] = {"threshold": 10_000, "strategies": strategies, "tuner": tuner or {"name": "fixed"}}
-    return SpeculationConfig.model_validate(data | {"suffix": {"enabled": False}, "tail_requests": 0})
+    return SpeculationConfig.model_validate(data | {"suffix": {"enabled": False}})
 
 
 def chains(*depths: int, tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:

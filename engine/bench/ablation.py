@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from engine.bench.testbed import Bed
 from engine.bench.virtual_rollouts import Rollouts
 from engine.config import SpeculationConfig
-from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner import acceptance_rates, goodput
 from engine.speculation.tuner.cost_table import CostTable
 from engine.speculation.tuner.exploration import Exploration
@@ -53,7 +52,6 @@ PARTS: Mapping[str, tuple[Any, str, Any]] = {
     "catch-up of the drafter": (goodput.GoodputTuner, "_late", lambda *_: 0.0),
     "last steps": (goodput, "LAST", 0.0),
     "least gain": (goodput, "LEAST_GAIN", 0.0),
-    "plans for the tail": (TailMode, "strategies", lambda *_: None),
 }
 """What is put in the place of each part to switch it off."""
 

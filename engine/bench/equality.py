@@ -94,7 +94,7 @@ def _compared(model: PreTrainedModel, drafter: Path, dtype: torch.dtype, request
 
 def _speculating(model: PreTrainedModel, drafter: Path, dtype: torch.dtype) -> tuple[NativeEngine, RandomTuner]:
     """Whose tuner is a random one, of the usual strategies and none."""
-    config = SpeculationConfig(threshold=2**20, tail_requests=0)
+    config = SpeculationConfig(threshold=2**20)
     weights = load_drafter_folder(drafter, model.config)
     engine = engine_from_model(model, frozenset(), config, weights, rollout=RolloutConfig(max_batch=BATCH), dtype=dtype)
     assert engine.speculator

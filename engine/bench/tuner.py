@@ -76,7 +76,7 @@ def run(quick: bool, model: str) -> dict[str, Any]:
 
 def _learn(bed: Bed, size: int, repetitions: int) -> dict[str, Any]:
     rates = _rates(bed, size, None, repetitions)
-    engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
+    engine = bed.engine(SpeculationConfig(threshold=4096), size)
     recorder = StepRecorder(engine)
     bed.drive(engine, size, 400, 0, TOKENS)
     quality = _quality(recorder.chosen, rates)
@@ -111,7 +111,7 @@ def _readapt(bed: Bed, good: dict[Strategy, float], repetitions: int) -> dict[st
     """The drafter is swapped for an untrained one and back, in the midst of learning."""
     size, worst = READAPT_SIZE, untrained(bed.model.config)
     bad = _rates(bed, size, worst, repetitions)
-    engine = bed.engine(SpeculationConfig(threshold=4096, tail_requests=0), size)
+    engine = bed.engine(SpeculationConfig(threshold=4096), size)
     trained = bed.trained_drafter()
     bed.drive(engine, size, 200, 0, TOKENS)
     decisions = {}

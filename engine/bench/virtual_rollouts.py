@@ -1,4 +1,4 @@
-"""Rollouts of the real speculator, its tuner and the tail's plans on a simulated clock, by the cost table of a model on this machine.
+"""Rollouts of the real speculator and its tuner on a simulated clock, by the cost table of a model on this machine.
 
 Each strategy departs from the table by an error of its own, the machine's speed drifts, and steps have noise and hiccups. Acceptance moves
 from rollout to rollout, and with every third seed the drafter is broken in one of them. N-grams do not take part: what they find depends
@@ -49,12 +49,12 @@ class VirtualRequest:
     def length(self) -> int:
         return PROMPT + self.generated
 
-    def accepts(self, shape: Strategy, limit: int) -> int:
-        """Of a draft cut to ``limit`` tokens. Branches beside the likeliest one help, the more of them are checked."""
-        share = min(1.0, limit / (2.0 * shape.depth))
+    def accepts(self, shape: Strategy) -> int:
+        """Of a draft. Branches beside the likeliest one help, the more of them are checked."""
+        share = min(1.0, shape.verify / (2.0 * shape.depth))
         rate = 1 - (1 - self.rate) ** (1 + 0.35 * math.log2(shape.top_k) * share)
         tokens = 0
-        while tokens < min(shape.depth, limit) and self.luck[self.generated + tokens] < rate:
+        while tokens < min(shape.depth, shape.verify) and self.luck[self.generated + tokens] < rate:
             tokens += 1
         return tokens
 
@@ -66,15 +66,14 @@ class VirtualMachine:
         self._costs, self._rng, self._seed = costs, random.Random(seed), seed
         self._speed = self._rng.gauss(0, MACHINE_ERROR)
 
-    def seconds(self, strategy: Strategy, context: Context, verified: float) -> float:
-        """Of a decode step in which requests have ``verified`` drafts on average. What the drafter catches up with is in it."""
-        costs, target = self._costs, self._costs.target
-        fewer = target(context.batch, verified + 1, context.length) - target(context.batch, strategy.verify + 1, context.length)
+    def seconds(self, strategy: Strategy, context: Context) -> float:
+        """Of a decode step, with what the drafter catches up with."""
+        costs = self._costs
         late = costs.catch_up(context) if strategy != OFF and context.behind > strategy.depth + 1 else 0.0
         self._speed += self._rng.gauss(0, DRIFT)
         noise = random.Random(f"{self._seed} {strategy}").gauss(0, TABLE_ERROR) + self._rng.gauss(0, NOISE)
         hiccup = self._rng.uniform(2, 6) if self._rng.random() < HICCUPS else 1.0
-        return hiccup * math.exp(self._speed) * ((costs.seconds(strategy, context) + fewer) * math.exp(noise) + late)
+        return hiccup * math.exp(self._speed) * (costs.seconds(strategy, context) * math.exp(noise) + late)
 
 
 class Rollouts:
@@ -119,13 +118,11 @@ class Rollouts:
 
     def _step(self, plan: StepPlan, batch: list[VirtualRequest]) -> float:
         shape = plan.shape or OFF
-        limits = [0 if plan.given and plan.given[place] is not None else shape.verify for place in range(len(batch))]
-        limits = [min(pair) for pair in zip(limits, plan.limits or limits, strict=True)]
         behind = max(request.length - request.drafted for request in batch)
         context = Context(len(batch), fmean(request.length for request in batch), behind=behind)
-        accepted = [request.accepts(shape, limit) if plan.shape else 0 for request, limit in zip(batch, limits, strict=True)]
+        accepted = [request.accepts(shape) if plan.shape else 0 for request in batch]
         kept = [min(tokens + 1, request.needed - request.generated) for tokens, request in zip(accepted, batch, strict=True)]
-        seconds = self._machine.seconds(shape, context, fmean(limits))
+        seconds = self._machine.seconds(shape, context)
         for request, tokens in zip(batch, kept, strict=True):
             request.written += [0] * tokens
             request.drafted = request.length if plan.shape else request.drafted

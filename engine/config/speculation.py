@@ -1,6 +1,6 @@
 """What can be set of speculative decoding: who drafts, how much, and what decides that."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -91,7 +91,12 @@ class SpeculationConfig(Section):
     )
     suffix: SuffixConfig = Field(default_factory=SuffixConfig)
     rest: int = Field(8, ge=0, description="RL steps without speculation after two rollouts for which it did nothing; 0: it never rests")
-    tail_requests: int = Field(4, ge=0, description="With at most this many requests left, finish the longest first; 0 is off")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_gone(cls, data: Any) -> Any:
+        """Runs of earlier versions, which could plan the last ``tail_requests`` of a rollout one by one, go on without that."""
+        return {key: value for key, value in data.items() if key != "tail_requests"} if isinstance(data, dict) else data
 
     @field_validator("strategies")
     @classmethod

@@ -15,7 +15,6 @@ from engine.speculation.ngram.draft_length import DraftLengthChooser
 from engine.speculation.ngram.suffix_store import Draft, SuffixStore
 from engine.speculation.remaining_length import RemainingLengthPredictor
 from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
-from engine.speculation.tail_mode import TailMode
 from engine.speculation.tuner.cost_table import CostTable, assumed_seconds
 from engine.speculation.tuner.factory import build_tuner
 from engine.speculation.tuner.goodput import GoodputTuner
@@ -37,14 +36,13 @@ MEMORY = 256
 
 @dataclass(frozen=True)
 class StepPlan:
-    """A decode step: the learned drafter drafts in ``shape`` (None: not at all), but for requests with ``given`` drafts, the first
-    ``limits`` tokens of each request's draft. ``strategy`` is what the tuner learns about; None if requests use different ones."""
+    """A decode step: the learned drafter drafts in ``shape`` (None: not at all), but for requests with ``given`` drafts. ``strategy`` is
+    what the tuner learns about."""
 
     context: Context
-    strategy: Strategy | None = OFF
+    strategy: Strategy = OFF
     shape: Strategy | None = None
     given: Sequence[tuple[int, ...] | None] | None = None
-    limits: Sequence[int] | None = None
     suffixes: Sequence[Draft | None] = ()
 
     def drafter(self, place: int) -> Literal["eagle", "ngram"]:
@@ -53,8 +51,8 @@ class StepPlan:
 
     def of(self, places: Sequence[int]) -> "StepPlan":
         """What it says of the requests at ``places`` alone; others had ended before."""
-        given, limits = self.given and [self.given[place] for place in places], self.limits and [self.limits[place] for place in places]
-        return replace(self, given=given, limits=limits, suffixes=self.suffixes and [self.suffixes[place] for place in places])
+        given, suffixes = (of_all and [of_all[place] for place in places] for of_all in (self.given, self.suffixes))
+        return replace(self, given=given, suffixes=suffixes)
 
 
 class Speculator:
@@ -66,7 +64,6 @@ class Speculator:
         self._switch = ElasticSwitch(config.threshold, config.hysteresis)
         self._watchdog, self._evaluation_watchdog = Watchdog(), Watchdog("In evaluations with")
         self._lengths = RemainingLengthPredictor()
-        self._tail = TailMode(config.tail_requests, self._strategies, self._lengths)
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
         self._selector = DrafterSelector()
         self._widths = DraftLengthChooser(costs.seconds if costs else assumed_seconds)
@@ -140,13 +137,10 @@ class Speculator:
         self._pause_left -= self._switch.update(len(batch))
         if context.drafters == {"none"}:
             return StepPlan(context)
-        uneven = self._tail.strategies(batch, context, self.tuner, self._limit)
-        if uneven is not None:
-            return self._planned(batch, context, None, uneven)
         strategy = self.tuner.select(context)
         bucket = context.batch.bit_length()
         (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
-        return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy, [strategy] * len(batch))
+        return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy)
 
     def plan_ahead(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan | None:
         """The step behind the next one, before that is recorded; ``batch`` is as it was then. None if it may depend on what the next one
@@ -154,7 +148,7 @@ class Speculator:
         drafters = self._drafters(len(batch), learned)
         if drafters != {"none"}:
             context = replace(self._now, batch=len(batch), drafters=drafters)
-            strategy = self.tuner.going_on(context) if self._tail.is_even(batch, context, self.tuner) else None
+            strategy = self.tuner.going_on(context)
             if strategy is None or strategy.drafter == "ngram":
                 return None
             if self._store and strategy != OFF and not all(self._wait[request.id] for request in batch):
@@ -166,21 +160,16 @@ class Speculator:
         They may be fewer than ran in it, see ``StepPlan.of``."""
         drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"
         self._counterfactual.record(drafter, plan.context, kept, elapsed)
-        if plan.strategy is not None:
-            self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
+        self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
             if draft is not None and draft.tokens:
                 self._selector.record(draft, drafts)
         if plan.shape is None:
             return
-        if plan.given is None and plan.limits is None:
-            learned = whole = accepted
-        else:
-            given, limits = plan.given or [None] * len(accepted), plan.limits or [plan.shape.verify] * len(accepted)
-            drafted = [(drafts, limit) for drafts, other, limit in zip(accepted, given, limits, strict=True) if other is None]
-            learned, whole = [drafts for drafts, _ in drafted], [drafts for drafts, limit in drafted if limit >= plan.shape.verify]
+        given = plan.given or [None] * len(accepted)
+        learned = [drafts for drafts, other in zip(accepted, given, strict=True) if other is None]
         self._watchdog.observe(len(learned), len(learned) - learned.count(0))
-        self._observe(plan.shape, whole)
+        self._observe(plan.shape, learned)
 
     def take_decode_seconds(self) -> DecodeSeconds | None:
         """Of the steps since the last call; None if there were none, or if nobody measured what steps cost."""
@@ -252,27 +241,24 @@ class Speculator:
             self._bucket, self._pause_left, self._pause = bucket, 0, PAUSE
         return self._store is not None and self._pause_left <= 0
 
-    def _planned(self, batch: Sequence[RunningRequest], context: Context, strategy: Strategy | None, each: Sequence[Strategy]) -> StepPlan:
+    def _planned(self, batch: Sequence[RunningRequest], context: Context, strategy: Strategy) -> StepPlan:
         self._looks = LOOKS
-        suffixes: Sequence[Draft | None] = [self._suffix(request, one) for request, one in zip(batch, each, strict=True)]
-        if strategy is not None and strategy.drafter == "ngram":
+        suffixes: Sequence[Draft | None] = [self._suffix(request, strategy) for request in batch]
+        if strategy.drafter == "ngram":
             drafts = suffixes = self._narrowed([draft or EMPTY_DRAFT for draft in suffixes], batch, context)
             if not any(draft.tokens for draft in drafts):
                 self._pause_left, self._pause = self._pause, min(2 * self._pause, max(PAUSE, len(batch) // 4), LONGEST_PAUSE)
                 return StepPlan(context)
             self._pause = PAUSE
-        learned = [one for one, draft in zip(each, suffixes, strict=True) if draft is None]
-        shape = max(learned, key=lambda one: one.verify, default=None)
-        limits = [one.verify for one in each] if strategy is None and len(set(learned)) > 1 else None
-        if len(learned) == len(batch):
-            return StepPlan(context, strategy, shape, limits=limits)
+        if all(draft is None for draft in suffixes):
+            return StepPlan(context, strategy, strategy)
         given = [None if draft is None else draft.tokens for draft in suffixes]
-        return StepPlan(context, strategy, shape, given, limits, suffixes)
+        return StepPlan(context, strategy, strategy if None in suffixes else None, given, suffixes)
 
     def _suffix(self, request: RunningRequest, strategy: Strategy) -> Draft | None:
         """The suffix draft to use; None leaves the request to the learned drafter."""
         model_free = strategy.drafter != "eagle"
-        if not self._store or strategy.drafter == "none":
+        if not self._store:
             return EMPTY_DRAFT if model_free else None
         if not model_free and not self._may_look(request.id):
             return None

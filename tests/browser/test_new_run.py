@@ -90,7 +90,6 @@ WRONG = (
     ("Learning rate", "algorithm.learning_rate", 2.5),
     ("Speculate up to (requests)", "speculation.threshold", 0),
     ("Margin before it stops", "speculation.hysteresis", 11.5),
-    ("Last requests (tail mode)", "speculation.tail_requests", -1),
     ("Share of hard problems", "task.four_numbers", 1.5),
     ("Workers", "cluster.workers", 5000),
     ("CPU threads a worker", "cluster.threads_per_worker", 0),

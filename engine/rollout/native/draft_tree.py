@@ -62,13 +62,6 @@ class DraftTree:
         return ~(ancestors[:, 1:, 1:] & wrong[:, None]).any(-1)
 
 
-def cut_chains(tree: DraftTree, limits: Sequence[int]) -> DraftTree:
-    """Of chains, the first ``limits`` [n] drafts of each."""
-    places = torch.arange(tree.tokens.shape[1], device=tree.tokens.device)
-    beyond = places >= sent(limits, places.device)[:, None]
-    return replace(tree, tokens=tree.tokens.masked_fill(beyond, NO_DRAFT), complete=False)
-
-
 def widened(tree: DraftTree, size: int) -> DraftTree:
     """With NO_DRAFT behind each request's drafts, up to ``size`` nodes."""
     more = size - tree.tokens.shape[1]

@@ -16,7 +16,7 @@ from engine.drafter.model import drafter_config
 from engine.rollout.native.architecture import Architecture, Rotary
 from engine.rollout.native.attention import part_length
 from engine.rollout.native.decode_step import DecodeBatch, Drawn, Step
-from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, cut_chains, widened, with_given_drafts
+from engine.rollout.native.draft_tree import NO_DRAFT, DraftTree, widened, with_given_drafts
 from engine.rollout.native.drafting import Drafting, scratch
 from engine.rollout.native.eagle3_draft_model import Eagle3DraftModel
 from engine.rollout.native.forward_passes import ForwardPasses
@@ -191,7 +191,7 @@ class Runner:
         beyond = self._beyond(plan, size) + (after.most if after else 0)
         self.cache.make_room([response.length + beyond for response in batch])
         if size > len(batch):
-            plan = replace(plan, given=_repeated(plan.given, size), limits=_repeated(plan.limits, size))
+            plan = replace(plan, given=_repeated(plan.given, size))
         step = self._decode(after.following() if after else self._sent(batch, size), sampler, plan)
         step.caught_up = plan.shape is not None
         return step
@@ -213,8 +213,6 @@ class Runner:
         noise = sampler.noise(batch.requests, batch.newest + 1 + self.cache.positions[: levels + 1], memory)
         drafting = Drafting(self.passes, self.cache, batch.responses, batch.newest, batch.unread)
         learned = drafting.drafts(shape, sampler, noise) if shape else None
-        if learned and plan.limits:
-            learned = cut_chains(learned, plan.limits)
         tree = with_given_drafts(learned, given, self._device) if given else learned
         if tree is None or not tree.tokens.shape[1]:
             return self._plain(batch, sampler, noise)

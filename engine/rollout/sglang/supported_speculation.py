@@ -42,7 +42,6 @@ def supported(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> Specul
     data = config.model_dump() | {
         "strategies": [each.model_dump() for each in strategies],
         "suffix": {"enabled": False},
-        "tail_requests": 0,
     }
     try:
         return SpeculationConfig.model_validate(data)

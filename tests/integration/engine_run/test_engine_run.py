@@ -185,7 +185,7 @@ def test_bad_input_is_told_in_a_line(config: Config, tmp_path: Path, change: Con
 def test_speculation_that_does_nothing_rests_and_looks_again(config: Config, tmp_path: Path) -> None:
     """The worker never runs as few requests as would let it draft."""
     rollout = SMALL_RUN["rollout"] | {"max_new_tokens": 4}
-    idle = SMALL_RUN["speculation"] | {"threshold": 1, "tail_requests": 0, "rest": 2}
+    idle = SMALL_RUN["speculation"] | {"threshold": 1, "rest": 2}
     algorithm = SMALL_RUN["algorithm"] | {"steps": 6}
     events = run(config | ALONE | {"algorithm": algorithm, "rollout": rollout, "speculation": idle}, tmp_path)
     assert [event.step for event in events if isinstance(event, Speculation)] == [0, 1, 4]

@@ -87,7 +87,6 @@ def beg(thresholds: list[int] | None, *verify: int) -> dict[str, Any]:
         (speculation(suffix={"depth": 4}), "speculation.suffix.depth: unknown key"),
         (speculation(hysteresis=-0.1), "speculation.hysteresis: Input should be greater than or equal to 0 (got -0.1)"),
         (speculation(hysteresis=11), "speculation.hysteresis: Input should be less than or equal to 10 (got 11)"),
-        (speculation(tail_requests=-1), "speculation.tail_requests: Input should be greater than or equal to 0 (got -1)"),
         (speculation(threshold=0), "speculation.threshold: Input should be greater than or equal to 1 (got 0)"),
         ({"algorithm": {"learning_rate": math.inf}}, "algorithm.learning_rate: Input should be a finite number (got inf)"),
         (
@@ -140,7 +139,8 @@ def test_every_wrong_strategy_is_named() -> None:
         beg([1, 4, 9], 2, 4, 8),
         beg([1], 3, 3),
         beg(None, 2, 4, 8),
-        speculation(suffix={"enabled": False, "memory_bytes": 2**16}, hysteresis=0, tail_requests=0),
+        speculation(suffix={"enabled": False, "memory_bytes": 2**16}, hysteresis=0),
+        speculation(tail_requests=4),
         {"rollout": {"min_p": 0.99, "stop": ["</answer>", "\n\n"]}},
     ],
 )

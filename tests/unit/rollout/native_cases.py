@@ -157,7 +157,7 @@ def strategies(*shapes: tuple[int, int, int], suffix: bool = False) -> Speculati
     """(depth, top_k, verify) of the learned drafter under a fixed tuner, which takes the first; for any batch size."""
     configured = tuple(StrategyConfig(depth=depth, top_k=top_k, verify=verify) for depth, top_k, verify in shapes)
     return SpeculationConfig.model_validate(
-        {"threshold": 100_000, "strategies": configured, "tuner": {"name": "fixed"}, "suffix": {"enabled": suffix}, "tail_requests": 0}
+        {"threshold": 100_000, "strategies": configured, "tuner": {"name": "fixed"}, "suffix": {"enabled": suffix}}
     )
 
 

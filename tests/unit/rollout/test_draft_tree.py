@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.rollout.native.draft_tree import CHILD_PENALTY, FLOOR, NO_DRAFT, Candidates, DraftTree, cut_chains, likeliest, with_given_drafts
+from engine.rollout.native.draft_tree import CHILD_PENALTY, FLOOR, NO_DRAFT, Candidates, DraftTree, likeliest, with_given_drafts
 
 CPU = torch.device("cpu")
 Path = tuple[int, ...]
@@ -154,13 +154,11 @@ def test_ancestors_are_those_of_a_walk_to_the_root(rng: random.Random, requests:
     rng=st.randoms(use_true_random=False),
     requests=st.integers(1, 3),
     size=st.integers(1, 9),
-    shape=st.sampled_from(["tree", "chain", "cut"]),
+    shape=st.sampled_from(["tree", "chain"]),
 )
 def test_accepted_are_the_drafts_on_the_path_that_the_target_draws(rng: random.Random, requests: int, size: int, shape: str) -> None:
     vocabulary = 2
     tree = (random_tree if shape == "tree" else random_chains)(rng, requests, size, vocabulary)
-    if shape == "cut":
-        tree = cut_chains(tree, [rng.randint(0, size) for _ in range(requests)])
     drawn = torch.tensor([[rng.randrange(vocabulary) for _ in range(size + 1)] for _ in range(requests)])
     drawn[:, 1:][tree.tokens == NO_DRAFT] = NO_DRAFT
     accepted = tree.accepted(drawn, None if shape != "tree" else tree.ancestors())
@@ -173,13 +171,10 @@ def test_accepted_are_the_drafts_on_the_path_that_the_target_draws(rng: random.R
         assert set((accepted[request].nonzero()[:, 0] + 1).tolist()) == expected
 
 
-@given(rng=st.randoms(use_true_random=False), requests=st.integers(1, 4), learned=st.sampled_from(["tree", "chain", "cut", None]))
+@given(rng=st.randoms(use_true_random=False), requests=st.integers(1, 4), learned=st.sampled_from(["tree", "chain", None]))
 def test_each_request_keeps_the_drafts_it_was_given(rng: random.Random, requests: int, learned: str | None) -> None:
     size = rng.randint(1, 6)
-    limits = [rng.randint(0, size) for _ in range(requests)]
     mine = None if learned is None else (random_tree if learned == "tree" else random_chains)(rng, requests, size, 3)
-    if mine and learned == "cut":
-        mine = cut_chains(mine, limits)
     chains = [tuple(rng.randrange(3) for _ in range(rng.randint(0, 8))) for _ in range(requests)]
     given_ = [chain if mine is None or rng.random() < 0.5 else None for chain in chains]
     tree = with_given_drafts(mine, given_, CPU)
@@ -196,10 +191,3 @@ def test_each_request_keeps_the_drafts_it_was_given(rng: random.Random, requests
         for request in range(requests):
             paths = paths_of(tree, request)
             assert tree.levels[request, : len(paths)].tolist() == list(map(len, paths))
-
-
-def test_a_cut_leaves_the_first_drafts_of_each_chain() -> None:
-    tree = cut_chains(DraftTree(torch.tensor([[5, 6, 7], [8, 9, 4], [1, 2, 3]])), [2, 0, 3])
-    assert tree.tokens.tolist() == [[5, 6, NO_DRAFT], [NO_DRAFT] * 3, [1, 2, 3]]
-    assert tree.depths.tolist() == [2, 0, 3]
-    assert not tree.complete

@@ -31,9 +31,7 @@ from engine.drafter.kind import DrafterKind
 from engine.drafter.vocabulary import D2T, offsets
 from engine.models.device_to_host import HostCopy
 from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
-from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
-from engine.speculation.tail_mode import TailMode
-from engine.speculation.tuner.interface import Tuner
+from engine.speculation.strategy import Strategy
 
 SAMPLED, NUCLEUS = Sampling(max_new_tokens=16, seed=1), Sampling(0.8, 0.9, max_new_tokens=20, seed=1)
 GREEDY = Sampling(temperature=0, max_new_tokens=16)
@@ -126,23 +124,6 @@ def test_weights_come_and_memory_goes_between_rollouts() -> None:
             engine.release()
             if version == 1:
                 engine.resume()
-
-
-def test_a_tail_in_which_each_request_has_its_own_strategy(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = make_target(tie_word_embeddings=False)
-    drafter = drafter_of(target)
-    arms = (Strategy("eagle", 3, 1, 3), Strategy("eagle", 2, 1, 2), OFF)
-
-    def each(_: TailMode, batch: Sequence[RunningRequest], context: Context, tuner: Tuner, limit: int) -> tuple[Strategy, ...]:
-        assert (context.batch, limit) == (len(batch), SAMPLED.max_new_tokens), tuner
-        return tuple(arms[request.id % 3] for request in batch)
-
-    monkeypatch.setattr(TailMode, "strategies", each)
-    expected = make_engine(target, slots=2).generate(REQUESTS, SAMPLED)
-    with emulated():
-        engine = make_engine(target, drafter, chains(3, suffix=True), slots=2, device=CUDA)
-        check(engine.generate(REQUESTS, SAMPLED), expected)
-    assert engine.statistics.accepted_by_position[1] > 0
 
 
 def test_features_leave_the_gpu_without_a_wait_of_the_decode_loop() -> None:

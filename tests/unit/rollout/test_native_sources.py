@@ -32,7 +32,7 @@ def test_accepted_drafts_come_before_the_target_s_own_token() -> None:
 def test_n_grams_are_told_from_the_learned_drafter() -> None:
     """One after the other: what the first of a group says, the others say, too."""
     target = make_target("qwen2")
-    config = {"threshold": 9, "strategies": [{"drafter": "ngram", "depth": 4, "verify": 4}], "tuner": {"name": "fixed"}, "tail_requests": 0}
+    config = {"threshold": 9, "strategies": [{"drafter": "ngram", "depth": 4, "verify": 4}], "tuner": {"name": "fixed"}}
     engine = make_engine(target, random_drafter(target), SpeculationConfig.model_validate(config), slots=1)
     completions = engine.generate(make_requests(6, 48, group=3, seed=1), GREEDY)
     found = Counter(source for completion in completions for source in sources(completion))

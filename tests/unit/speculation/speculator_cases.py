@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.config import SpeculationConfig
 from engine.speculation.speculator import Speculator, StepPlan
-from engine.speculation.strategy import OFF, Strategy
+from engine.speculation.strategy import Strategy
 from engine.speculation.tuner.cost_table import CostTable, Grid
 
 CHAIN, SHORT, TREE = Strategy("eagle", 4, 1, 4), Strategy("eagle", 2, 1, 2), Strategy("eagle", 3, 2, 5)
@@ -31,7 +31,7 @@ class Request:
 
 def make(*strategies: Strategy, tuner: str = "fixed", costs: CostTable | None = None, suffix: bool = True, **changes: Any) -> Speculator:
     shapes = [{"drafter": s.drafter, "depth": s.depth, "top_k": s.top_k, "verify": s.verify} for s in strategies]
-    given = {"strategies": shapes, "tuner": {"name": tuner}, "suffix": {"enabled": suffix}, "tail_requests": 0}
+    given = {"strategies": shapes, "tuner": {"name": tuner}, "suffix": {"enabled": suffix}}
     speculator = Speculator(SpeculationConfig.model_validate(given | changes), 0, costs)
     speculator.begin(LIMIT)
     return speculator
@@ -51,17 +51,14 @@ def step(speculator: Speculator, batch: list[Request], rate: float, rng: random.
     plan = speculator.plan(batch, learned=True)
     verify = plan.shape.verify if plan.shape else 0
     given = plan.given or [None] * len(batch)
-    limits = plan.limits or [verify] * len(batch)
     accepted = []
-    for chain, limit in zip(given, limits, strict=True):
+    for chain in given:
         drafts = 0
-        while chain is None and drafts < min(limit, verify) and rng.random() < rate:
+        while chain is None and drafts < verify and rng.random() < rate:
             drafts += 1
         accepted.append(drafts)
     for request, drafts in zip(batch, accepted, strict=True):
         request.length += drafts + 1
         request.generated += drafts + 1
-    speculator.record(
-        plan, accepted, [drafts + 1 for drafts in accepted], costs.seconds(plan.strategy or OFF, plan.context) if costs else 0.01
-    )
+    speculator.record(plan, accepted, [drafts + 1 for drafts in accepted], costs.seconds(plan.strategy, plan.context) if costs else 0.01)
     return plan

@@ -25,9 +25,9 @@ class Running:
     drafted: int = 19
 
 
-def speculator(tuner: str = "fixed", *, suffix: bool = False, drafter: str = "eagle", tail_requests: int = 0) -> Speculator:
+def speculator(tuner: str = "fixed", *, suffix: bool = False, drafter: str = "eagle") -> Speculator:
     strategies = (StrategyConfig.model_validate({"drafter": drafter, "depth": 3, "verify": 3}),)
-    settings: dict[str, Any] = {"tuner": {"name": tuner}, "suffix": {"enabled": suffix}, "tail_requests": tail_requests, "threshold": 8}
+    settings: dict[str, Any] = {"tuner": {"name": tuner}, "suffix": {"enabled": suffix}, "threshold": 8}
     return Speculator(SpeculationConfig.model_validate({"strategies": strategies} | settings), seed=0)
 
 
@@ -94,18 +94,8 @@ def test_drafts_from_texts_alone_are_not_known_ahead() -> None:
     assert speculates.plan_ahead(batch, False) is None
 
 
-def test_a_tail_in_which_each_has_its_own_strategy_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    speculates = speculator("goodput", tail_requests=4)
-    batch = begun(speculates, 2)
-    for plan, ahead in ((None, True), ((CHAIN, OFF), False)):
-        monkeypatch.setattr(speculates._tail, "_plan", lambda *_, plan=plan: plan)
-        speculates._tail._left = 0
-        speculates.plan(batch, True)
-        assert (speculates.plan_ahead(batch, True) is not None) == ahead
-
-
 def test_a_plan_of_those_that_still_run() -> None:
     draft = Draft((5,))
-    plan = StepPlan(Context(3), CHAIN, CHAIN, [None, (5,), None], [1, 2, 3], [None, draft, None])
-    assert plan.of([1, 2]) == StepPlan(Context(3), CHAIN, CHAIN, [(5,), None], [2, 3], [draft, None])
+    plan = StepPlan(Context(3), CHAIN, CHAIN, [None, (5,), None], [None, draft, None])
+    assert plan.of([1, 2]) == StepPlan(Context(3), CHAIN, CHAIN, [(5,), None], [draft, None])
     assert StepPlan(Context(3)).of([0]) == StepPlan(Context(3))

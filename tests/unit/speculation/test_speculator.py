@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from speculator_cases import CHAIN, COSTS, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
+from speculator_cases import CHAIN, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
 
 from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, Speculator, StepPlan
 from engine.speculation.strategy import OFF
@@ -20,7 +20,6 @@ def test_a_request_goes_on_as_its_sibling_did_where_the_match_is_strong_and_with
     plan = speculator.plan(batch, learned=True)
     assert plan.given == [None, None, (8, 9)]
     assert plan.shape == plan.strategy == CHAIN
-    assert plan.limits is None
 
 
 def test_a_suffix_draft_must_promise_as_much_as_the_learned_drafter_brings() -> None:
@@ -214,31 +213,6 @@ def test_speculation_goes_by_the_number_of_requests_with_hysteresis() -> None:
     assert on == [False, False, True, True, True, False, False, False, True, True, True, False]
     plan = speculator.plan(batch, learned=True)
     assert (plan.strategy, plan.context.drafters, plan.context.batch) == (OFF, {"none"}, 20)
-
-
-@pytest.mark.parametrize(("others", "least"), [(20, 0), (400, 2)])
-def test_in_the_tail_the_request_predicted_to_run_longest_gets_the_deeper_draft(others: int, least: int) -> None:
-    """A step of CHAIN brings 4.5 tokens, of SHORT 2.9; 895 tokens take 199 steps of CHAIN. If the others need 15, they need no drafts:
-    199 * 1.4 = 278 units; SHORT for them is 358, CHAIN for all 438. If they need 395, no drafts are 395 * 1.4 = 553."""
-    speculator, rng = make(CHAIN, SHORT, tuner="goodput", costs=COSTS, suffix=False, tail_requests=3), random.Random(2)
-    batch = admitted(speculator, 8, groups=4)
-    for _ in range(300):
-        plan = step(speculator, batch, 0.95, rng, COSTS)
-        assert plan.strategy is not None, "eight requests are no tail"
-        for request in batch:
-            request.generated = request.length = 5
-    for finished, length in ((4, others), (5, 900), (6, others), (7, others)):
-        batch[finished].generated = length
-        speculator.finish(batch[finished])
-    plan = speculator.plan(batch[:3], learned=True)
-    assert plan.strategy is None, "what differs by request teaches nothing about a strategy"
-    assert plan.shape == CHAIN
-    drafted = [0 if chain == () else limit for chain, limit in zip(plan.given or [None] * 3, plan.limits or [4] * 3, strict=True)]
-    assert (drafted[1], min(drafted)) == (4, least)
-    before = speculator.tuner.state()
-    speculator.record(plan, [0, 4, 0], [1, 5, 1], 2.0)
-    assert speculator.tuner.state() == before
-    assert speculator.plan(batch[:1], learned=True).strategy is not None, "a last one alone has the tuner's strategy"
 
 
 def test_what_was_learnt_survives_a_checkpoint() -> None:
