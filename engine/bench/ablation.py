@@ -15,21 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.bench.testbed import Bed
-from engine.bench.virtual_rollouts import Rollouts
+from engine.bench.virtual_rollouts import Case, Rollouts
 from engine.config import SpeculationConfig
 from engine.speculation.tuner import acceptance_rates, goodput
 from engine.speculation.tuner.cost_table import CostTable
 from engine.speculation.tuner.exploration import Exploration
 from engine.speculation.tuner.step_time_correction import StepTimeCorrection
 
-CASES: Mapping[str, tuple[int, bool]] = {
-    "one": (1, False),
-    "four": (4, False),
-    "sixteen": (16, False),
-    "thirty_two": (32, False),
-    "long_tail": (32, True),
+CASES: Mapping[str, Case] = {
+    "one": Case(1),
+    "four": Case(4),
+    "sixteen": Case(16),
+    "thirty_two": Case(32),
+    "long_tail": Case(32, None),
+    "short": Case(16, 24, prompt=2000),
 }
-"""Requests at once, and whether their lengths differ."""
 RATES = (0.1, 0.4, 0.6, 0.8)
 """At which a drafted token is accepted, if those before it are."""
 SEEDS = 5
@@ -49,7 +49,7 @@ PARTS: Mapping[str, tuple[Any, str, Any]] = {
     "trials": (Exploration, "choose", _best),
     "less certainty at new weights": (acceptance_rates.AcceptanceRates, "widen", lambda _: None),
     "forgetting by steps": (acceptance_rates, "FOLLOWED", 1e9),
-    "catch-up of the drafter": (goodput.GoodputTuner, "_late", lambda *_: 0.0),
+    "catch-up of the drafter": (goodput.GoodputTuner, "_late", lambda _, __, predicted: np.zeros(len(predicted))),
     "last steps": (goodput, "LAST", 0.0),
     "least gain": (goodput, "LEAST_GAIN", 0.0),
 }
@@ -59,12 +59,12 @@ PARTS: Mapping[str, tuple[Any, str, Any]] = {
 def run(quick: bool, model: str) -> dict[str, Any]:
     """Per cent that rollouts take longer without each part: geometric means over rates and seeds, and the standard error of all cases."""
     bed = Bed(model)
-    costs = bed.engine(SpeculationConfig(), max(size for size, _ in CASES.values())).measured()
+    costs = bed.engine(SpeculationConfig(), max(case.requests for case in CASES.values())).measured()
     assert costs, "the default tuner goes by costs"
     return {"facts": bed.facts(), "seeds": 1 if quick else SEEDS, **ablated(costs, CASES, 1 if quick else SEEDS)}
 
 
-def ablated(costs: CostTable, cases: Mapping[str, tuple[int, bool]], seeds: int) -> dict[str, Any]:
+def ablated(costs: CostTable, cases: Mapping[str, Case], seeds: int) -> dict[str, Any]:
     """By case, and for ``all``: ``plain``, what plain decoding takes longer, and ``without`` each part, what is lost then."""
     rollouts = [(case, rate, seed) for case in cases for rate in RATES for seed in range(seeds)]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
@@ -81,11 +81,11 @@ def _by_case(cases: list[str], logs: NDArray[np.float64]) -> dict[str, float]:
     return percent | {"error": round(100 * float(logs.std(ddof=1)) / math.sqrt(len(logs)), 2)}
 
 
-def _seconds(costs: CostTable, cases: Mapping[str, tuple[int, bool]], part: str, rollout: tuple[str, float, int]) -> float:
+def _seconds(costs: CostTable, cases: Mapping[str, Case], part: str, rollout: tuple[str, float, int]) -> float:
     """Of some rollouts without ``part`` (empty: with all)."""
     case, rate, seed = rollout
     with switched_off(part):
-        return Rollouts(costs, seed, speculates=part != "plain").seconds(*cases[case], rate)
+        return Rollouts(costs, seed, speculates=part != "plain").seconds(cases[case], rate)
 
 
 @contextmanager

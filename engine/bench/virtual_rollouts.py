@@ -9,7 +9,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
 
 STEPS = 5
-TOKENS, LIMIT, PROMPT, GROUP = 256, 1024, 60, 4
-"""Of an even response, of the longest, of a prompt; and responses of a prompt."""
+LIMIT, GROUP = 1024, 4
+"""Tokens of the longest response, and responses of a prompt."""
+AHEAD = 60
+"""Positions behind the longest response that a draft may reach."""
 BREAKS, BROKEN_AT, BROKEN = 3, 3, 0.12
 """With the second of so many seeds the drafter breaks; for which rollout, and at what rate it is accepted then."""
 TABLE_ERROR, MACHINE_ERROR, DRIFT, NOISE = 0.12, 0.3, 0.003, 0.08
@@ -29,12 +31,21 @@ HICCUPS = 0.01
 """Share of steps that take two to six times as long."""
 
 
+class Case(NamedTuple):
+    """Requests at once, tokens of their responses (None: lengths differ, with a long tail), and of their prompts."""
+
+    requests: int
+    tokens: int | None = 256
+    prompt: int = 60
+
+
 @dataclass
 class VirtualRequest:
     """A running request that ends after ``needed`` tokens. A drafted token is accepted if ``luck`` at its position is below ``rate``."""
 
     id: int
     group: int
+    prompt: int
     needed: int
     rate: float
     luck: Any
@@ -47,7 +58,7 @@ class VirtualRequest:
 
     @property
     def length(self) -> int:
-        return PROMPT + self.generated
+        return self.prompt + self.generated
 
     def accepts(self, shape: Strategy) -> int:
         """Of a draft. Branches beside the likeliest one help, the more of them are checked."""
@@ -86,26 +97,27 @@ class Rollouts:
         self._rng, self._seed, self._learned = random.Random(seed), seed, speculates
         self._breaks = seed % BREAKS == 1
 
-    def seconds(self, requests: int, uneven: bool, rate: float) -> float:
+    def seconds(self, case: Case, rate: float) -> float:
         """``rate`` is the first; from rollout to rollout it changes a little."""
         total = 0.0
         for step in range(STEPS):
             rate = min(0.9, max(0.05, rate + self._rng.gauss(0, 0.03)))
-            total += self._rollout(step, self._batch(step, requests, uneven, BROKEN if self._breaks and step == BROKEN_AT else rate))
+            total += self._rollout(step, self._batch(step, case, BROKEN if self._breaks and step == BROKEN_AT else rate))
         return total
 
-    def _batch(self, step: int, requests: int, uneven: bool, rate: float) -> list[VirtualRequest]:
-        luck = np.random.default_rng((self._seed, step)).random((requests, LIMIT + PROMPT))
-        needed = [int(min(LIMIT, max(24, self._rng.lognormvariate(math.log(150), 1)))) if uneven else TOKENS for _ in range(requests)]
-        rates = [min(0.95, max(0.03, rate + self._rng.gauss(0, 0.06))) for _ in range(requests)]
-        return [VirtualRequest(index, index // GROUP, needed[index], rates[index], luck[index]) for index in range(requests)]
+    def _batch(self, step: int, case: Case, rate: float) -> list[VirtualRequest]:
+        requests = range(case.requests)
+        luck = np.random.default_rng((self._seed, step)).random((case.requests, LIMIT + AHEAD))
+        needed = [case.tokens or int(min(LIMIT, max(24, self._rng.lognormvariate(math.log(150), 1)))) for _ in requests]
+        rates = [min(0.95, max(0.03, rate + self._rng.gauss(0, 0.06))) for _ in requests]
+        return [VirtualRequest(index, index // GROUP, case.prompt, needed[index], rates[index], luck[index]) for index in requests]
 
     def _rollout(self, step: int, batch: list[VirtualRequest]) -> float:
         self._speculator.begin(LIMIT)
         self._speculator.loaded("target", step)
         self._speculator.loaded("drafter", step)
         for request in batch:
-            self._speculator.admit(request.id, [0] * PROMPT, request.written)
+            self._speculator.admit(request.id, [0] * request.prompt, request.written)
         total = 0.0
         while batch:
             plan = self._speculator.plan(batch, self._learned)

@@ -21,7 +21,7 @@ FIRST, SHARE, ALLOWANCE = 3.0, 0.02, 1.0
 ASKED_SHARE = 0.005
 """The same of n-grams, and of the shapes of a new drafter once one was tried: these are tried whatever is believed of them. What n-grams
 find changes from text to text."""
-DEAREST = 6.0
+DEAREST = 30.0
 """What one trial of a new drafter may be expected to lose, in the same steps."""
 
 
@@ -52,13 +52,15 @@ class Exploration:
         cheapest first, so that of drafters that come fast the dear ones are not tried."""
         self._untried.update(self._shapes.values())
 
-    def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array) -> int:
-        """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's."""
+    def choose(self, arms: Sequence[int], score: Array, covariance: Array, seconds: Array, late: Array) -> int:
+        """One of ``arms``, by their log values: of mean ``score`` [A] and ``covariance`` [A, A]. ``seconds`` [A]: logs of a step's;
+        ``late`` [A]: steps of its own that an arm's drafter catches up in first."""
         best = max(arms, key=score.__getitem__)
         hoped = self._hoped(arms, best, score, covariance) if covariance.any() else score
 
         def lost(arm: int) -> float:
-            return TRIAL * math.exp(seconds[arm] - seconds[best]) * -math.expm1(score[arm] - score[best])
+            steps = TRIAL * -math.expm1(score[arm] - score[best]) + late[arm]
+            return 0.0 if arm == best else max(steps * math.exp(seconds[arm] - seconds[best]) - late[best], 0.0)
 
         steps = math.inf if self._idle is None else self._idle
         due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= ASKED_SHARE * steps]

@@ -161,28 +161,29 @@ class GoodputTuner:
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
         """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""
-        score, covariance, seconds = self._belief(context)
+        score, covariance, seconds, late = self._belief(context)
         eligible = self._eligible(context)
         best = max(eligible, key=score.__getitem__)
-        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance, seconds)
+        chosen = self._exploration.choose(eligible, score, covariance if last else 0 * covariance, seconds, late)
         confirmed = last is not None and last.versions == context.versions and last.arm == chosen == best
         return ArmChoice(chosen, self._interval if confirmed else TRIAL, context.versions)
 
-    def _belief(self, context: Context) -> tuple[Array, Array, Array]:
+    def _belief(self, context: Context) -> tuple[Array, Array, Array, Array]:
         """Of all arms: log tokens a second [A] that each request gets up to the horizon, with what drafting costs once, how certain
-        they are: the covariance [A, A], and log seconds [A] of a step."""
+        they are: the covariance [A, A], log seconds [A] of a step, and the steps [A] in which the drafter catches up first."""
         expected, of_tokens = self._acceptance.belief()
         correction, of_seconds = self._correction.belief(context.batch.bit_length())
         predicted = self._log_predicted(context)
         seconds = predicted + correction
-        once = (np.where(self._drafting, LAST, 0.0) + self._late(context, predicted)) * (1 + expected)
+        late = self._late(context, predicted)
+        once = (np.where(self._drafting, LAST, 0.0) + late) * (1 + expected)
         score: Array = np.log1p(expected) - seconds - np.log1p(once / context.horizon)
         score[self._index[OFF]] += LEAST_GAIN
-        return score, of_tokens + of_seconds, seconds
+        return score, of_tokens + of_seconds, seconds, late
 
     def _late(self, context: Context, predicted: list[float]) -> Array:
         """Steps [A] in which the drafter catches up, before it can draft."""
-        return np.where(self._learned, self._catch_up(context) * np.exp(-np.array(predicted)), 0.0) if context.behind else np.zeros(1)
+        return np.where(self._learned, self._catch_up(context) * np.exp(-np.array(predicted)), 0.0)
 
     def _eligible(self, context: Context) -> list[int]:
         return [index for index, arm in enumerate(self._arms) if arm.drafter in context.drafters]

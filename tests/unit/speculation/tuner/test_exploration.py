@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from math import ceil
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ def test_trials_of_ngrams_go_on_and_lose_their_share_of_the_steps_at_most(value:
     """``value``: tokens a second with n-grams, as a share of those without; ``dear``: likewise the seconds of a step. Both are certain."""
     exploration, decisions, tried = Exploration((OFF, NGRAM), random.Random(0)), 5000, 0
     for _ in range(decisions):
-        tried += exploration.choose([0, 1], np.log([1.0, value]), np.zeros((2, 2)), np.log([1.0, dear]))
+        tried += exploration.choose([0, 1], np.log([1.0, value]), np.zeros((2, 2)), np.log([1.0, dear]), np.zeros(2))
         exploration.note(TRIAL)
     lost = (tried - 1) * TRIAL * dear * (1 - value)
     assert 0.8 * ASKED_SHARE < lost / (decisions * TRIAL) <= ASKED_SHARE
@@ -29,7 +30,7 @@ def test_ngrams_that_are_the_best_leave_the_others_their_trials() -> None:
     exploration = Exploration((OFF, NGRAM), random.Random(0))
     chosen = []
     for _ in range(200):
-        chosen.append(exploration.choose([0, 1], np.array([0.0, 0.1]), uncertain, np.zeros(2)))
+        chosen.append(exploration.choose([0, 1], np.array([0.0, 0.1]), uncertain, np.zeros(2), np.zeros(2)))
         exploration.note(20)
     assert 20 < chosen.count(0) < 100
 
@@ -41,7 +42,7 @@ def test_what_many_are_uncertain_of_together_makes_none_of_them_likelier_to_be_b
     exploration = Exploration((OFF, *(Strategy("eagle", depth, 1, depth) for depth in range(1, 9))), random.Random(0))
     chosen = []
     for _ in range(1000):
-        chosen.append(exploration.choose(range(9), score, covariance, np.zeros(9)))
+        chosen.append(exploration.choose(range(9), score, covariance, np.zeros(9), np.zeros(9)))
         exploration.note(20)
     assert 250 < sum(arm != 0 for arm in chosen) < 370  # a normal error of 0.1 exceeds 0.05 in 31 % of draws
 
@@ -52,7 +53,7 @@ def test_trials_of_arms_that_seem_worse_lose_a_share_of_the_steps_at_most() -> N
     exploration = Exploration((OFF, eagle), random.Random(0))
     score, uncertain = np.log([1.0, 0.67]), np.diag([0.0, 0.25])
     for _ in range(0, steps, TRIAL):
-        lost += TRIAL * (1 - 0.67) * exploration.choose([0, 1], score, uncertain, np.zeros(2))
+        lost += TRIAL * (1 - 0.67) * exploration.choose([0, 1], score, uncertain, np.zeros(2), np.zeros(2))
         exploration.note(TRIAL)
     assert 0.5 * SHARE * steps < lost <= FIRST + SHARE * steps
 
@@ -64,7 +65,7 @@ def test_a_new_drafter_that_cannot_be_asked_yet_keeps_nothing_else_from_its_tria
         if renewed:
             exploration.renew()
         uncertain = np.diag([0.25, 0.25, 0.25])
-        chosen.append([exploration.choose([0, 1], np.array([0.0, 0.1, 9.0]), uncertain, np.zeros(3)) for _ in range(50)])
+        chosen.append([exploration.choose([0, 1], np.array([0.0, 0.1, 9.0]), uncertain, np.zeros(3), np.zeros(3)) for _ in range(50)])
     assert set(chosen[0]) == {0, 1}
     assert chosen[1] == chosen[0]
 
@@ -82,7 +83,7 @@ def trials(exploration: Exploration, score: list[float], steps: int, renewed: in
             exploration = Exploration((OFF, *CHAINS, TREE), random.Random(0))
             exploration.load_state(json.loads(json.dumps(state)))
             assert exploration.state() == state
-        found.append(exploration.choose(range(4), np.array(score), np.zeros((4, 4)), np.zeros(4)))
+        found.append(exploration.choose(range(4), np.array(score), np.zeros((4, 4)), np.zeros(4), np.zeros(4)))
         exploration.note(TRIAL)
     return found
 
@@ -103,5 +104,22 @@ def test_what_a_trial_of_a_new_drafter_cannot_win_back_is_not_tried_and_pays_for
     exploration = Exploration((OFF, TREE), random.Random(0))
     exploration.renew()
     exploration.note(100_000)
-    assert exploration.choose([0, 1], np.array([0.0, -2.0]), np.zeros((2, 2)), np.log([1.0, 10.0])) == 0
+    assert exploration.choose([0, 1], np.array([0.0, -2.0]), np.zeros((2, 2)), np.log([1.0, 100.0]), np.zeros(2)) == 0
     assert exploration.state()["untried"]["saved"] == DEAREST
+
+
+def test_a_trial_costs_what_its_drafter_catches_up_with_unless_the_best_does_so_too() -> None:
+    """Behind long prompts that is more than the trial itself."""
+    chain, tree = Strategy("eagle", 1, 1, 1), Strategy("eagle", 2, 2, 4)
+    tried, lost, decisions = 0, 4.0 + TRIAL * 0.5, 10_000
+    exploration = Exploration((OFF, chain), random.Random(0))
+    for _ in range(decisions):
+        exploration.renew()
+        tried += exploration.choose([0, 1], np.log([1.0, 0.5]), np.zeros((2, 2)), np.zeros(2), np.array([0.0, 4.0]))
+        exploration.note(TRIAL)
+    assert tried * lost == pytest.approx(SHARE * decisions * TRIAL, rel=0.05)
+    both = Exploration((chain, tree), random.Random(0))
+    both.renew()
+    both.note(ceil(TRIAL * 0.5 / SHARE))
+    score, late = np.log([1.0, 0.5]), np.full(2, 4.0)
+    assert [both.choose([0, 1], score, np.zeros((2, 2)), np.zeros(2), late) for _ in range(2)] == [0, 1]
