@@ -51,7 +51,6 @@ PARTS: Mapping[str, tuple[Any, str, Any]] = {
     "forgetting by steps": (acceptance_rates, "FOLLOWED", 1e9),
     "catch-up of the drafter": (goodput.GoodputTuner, "_late", lambda _, __, predicted: np.zeros(len(predicted))),
     "last steps": (goodput, "LAST", 0.0),
-    "least gain": (goodput, "LEAST_GAIN", 0.0),
 }
 """What is put in the place of each part to switch it off."""
 

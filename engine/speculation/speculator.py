@@ -139,7 +139,8 @@ class Speculator:
             return StepPlan(context)
         strategy = self.tuner.select(context)
         bucket = context.batch.bit_length()
-        (self._drafting.add if strategy.drafter == "eagle" else self._drafting.discard)(bucket)
+        chosen = strategy.drafter == "eagle" and "none" in context.drafters  # who had to draft proves nothing
+        (self._drafting.add if chosen else self._drafting.discard)(bucket)
         return StepPlan(context) if strategy == OFF else self._planned(batch, context, strategy)
 
     def plan_ahead(self, batch: Sequence[RunningRequest], learned: bool) -> StepPlan | None:

@@ -41,8 +41,6 @@ from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
 
 PLAIN = StepPlan(Context(0))
-MIXED = "mixed"
-"""Each request has a strategy of its own."""
 
 
 class NativeEngine:
@@ -281,19 +279,19 @@ class NativeEngine:
         """Decodes every running request, by one step or until some finish; returns these, which are still in their slots."""
         batch, began = list(self._scheduler.running), self._clock()
         plan = self._plan(batch)
-        self._timeline.add(len(batch), str(plan.strategy or MIXED))
+        self._timeline.add(len(batch), str(plan.strategy))
         if self._device.type == "cuda":
-            return self._steps_ahead(batch, plan, sampler, ends, limit)
+            return self._steps_ahead(batch, plan, sampler, ends, limit, began)
         drawn = self._runner.decode(batch, sampler, plan)
         return self._take(batch, drawn, plan, ends, limit, began)
 
     def _steps_ahead(
-        self, batch: list[Response], plan: StepPlan, sampler: TokenSampler, ends: StopCondition, limit: int
+        self, batch: list[Response], plan: StepPlan, sampler: TokenSampler, ends: StopCondition, limit: int, began: float
     ) -> list[tuple[int, Response]]:
         """While the host looks at what a step has brought, the GPU is at the next one already, if that can be planned without knowing it.
         What it brings a response that has ended meanwhile is thrown away."""
         finished: list[tuple[int, Response]] = []
-        began, step = self._clock(), self._runner.begin(batch, sampler, plan)
+        step = self._runner.begin(batch, sampler, plan)
         while True:
             before = self._clock()
             ahead = self._plan_ahead(batch) if not finished and self._goes_on(batch, step.most, limit) else None
@@ -304,7 +302,7 @@ class NativeEngine:
             if ahead is None or following is None:
                 return finished
             began, step, plan = self._clock() - beginning, following, ahead
-            self._timeline.add(len(batch), str(plan.strategy or MIXED))
+            self._timeline.add(len(batch), str(plan.strategy))
 
     def _goes_on(self, batch: Sequence[Response], unread: int, limit: int) -> bool:
         """Whether, as far as is known, the step behind the one that runs, which brings up to ``unread`` tokens, is of the same batch, and

@@ -16,6 +16,8 @@ class Scheduler:
         self.waiting = deque(responses)
         self.running: list[Response] = []
         self._slots = slots
+        numbers: dict[tuple[int, ...], int] = {}
+        self._prompts = {response.id: numbers.setdefault(response.request.prompt, len(numbers)) for response in responses}
 
     @property
     def unfinished(self) -> int:
@@ -28,12 +30,13 @@ class Scheduler:
         first = len(self.running)
         if not self.waiting or first == self._slots:
             return range(0), []
-        holders = {response.request.prompt: slot for slot, response in enumerate(self.running)}
+        prompts = self._prompts  # numbers: to hash a long prompt takes long
+        holders = {prompts[response.id]: slot for slot, response in enumerate(self.running)}
         new, begun, siblings = list[Response](), list[Response](), list[Response]()
         free = room.free - max(first, room.missing([response.length + beyond for response in self.running]))
         while self.waiting and (admitted := first + len(new) + len(begun) + len(siblings)) < self._slots:
             response = self.waiting[0]
-            sibling = not response.tokens and response.request.prompt in holders
+            sibling = not response.tokens and prompts[response.id] in holders
             free -= room.cost(response.length + beyond, len(response.request.prompt) if sibling else 0) + 1
             if free < 0 and admitted:
                 break
@@ -43,13 +46,13 @@ class Scheduler:
             elif sibling:
                 siblings.append(response)
             else:
-                holders[response.request.prompt] = -1
+                holders[prompts[response.id]] = -1
                 new.append(response)
         new.sort(key=lambda response: len(response.request.prompt))  # prompts that are prefilled together are padded
-        holders |= {response.request.prompt: slot for slot, response in enumerate(new, first)}
+        holders |= {prompts[response.id]: slot for slot, response in enumerate(new, first)}
         self.running += new + begun + siblings
         prefill = range(first, first + len(new) + len(begun))
-        return prefill, [(holders[response.request.prompt], slot) for slot, response in enumerate(siblings, prefill.stop)]
+        return prefill, [(holders[prompts[response.id]], slot) for slot, response in enumerate(siblings, prefill.stop)]
 
     def preempt(self, room: Room, beyond: int) -> list[tuple[int, int]] | None:
         """If ``room`` has no pages for ``beyond`` positions more of all that run, the one that is soonest written again waits again, before

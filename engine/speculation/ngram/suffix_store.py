@@ -5,7 +5,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import compress, count
+from itertools import count
 
 from engine.speculation.ngram.text_search import NOWHERE, JoinedTexts
 
@@ -39,11 +39,11 @@ class _Text:
     """What a request writes; ``written`` may grow, and is read when somebody looks. ``order`` tells when a token was read; NOWHERE for the
     separator in front and for the end of the prompt, which is no place of this text."""
 
-    __slots__ = ("_read", "_written", "order", "tokens")
+    __slots__ = ("_known", "_read", "_written", "order", "tokens")
 
     def __init__(self, known: "array[int]", written: Sequence[int]) -> None:
         self.tokens = array("i", (NOWHERE, *known))
-        self.order = array("i", (NOWHERE,)) * len(self.tokens)
+        self.order, self._known = array("i", (NOWHERE,)) * len(self.tokens), len(self.tokens)
         self._written, self._read = written, 0
 
     def read(self, order: int) -> int:
@@ -62,7 +62,7 @@ class _Text:
     @property
     def own(self) -> "array[int]":
         """What the request wrote, as far as it was read."""
-        return array("i", compress(self.tokens, (place != NOWHERE for place in self.order)))
+        return self.tokens[self._known :]
 
     @property
     def context(self) -> "array[int]":

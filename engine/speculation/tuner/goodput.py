@@ -21,8 +21,6 @@ from engine.speculation.tuner.step_time_correction import Array, StepTimeCorrect
 
 MEASURED, ASSUMED = 0.15, 0.3
 """Standard deviation of the log error of a cost table, and of the guess without one."""
-LEAST_GAIN = math.log(1.05)
-"""What drafting must promise over plain decoding, for what is believed of it is never exact."""
 LAST = 2.0
 """Steps of drafting that bring a request nothing: the last one goes beyond its end, and a batch waits for its least lucky request."""
 LENGTHS, EXACT, LOOKED_UP = 128, 8, 1024
@@ -178,7 +176,6 @@ class GoodputTuner:
         late = self._late(context, predicted)
         once = (np.where(self._drafting, LAST, 0.0) + late) * (1 + expected)
         score: Array = np.log1p(expected) - seconds - np.log1p(once / context.horizon)
-        score[self._index[OFF]] += LEAST_GAIN
         return score, of_tokens + of_seconds, seconds, late
 
     def _late(self, context: Context, predicted: list[float]) -> Array:

@@ -32,12 +32,12 @@ def test_the_same_seed_gives_the_same_seconds_and_drafts_that_are_accepted_save_
     assert one < 0.8 * plain
 
 
-def test_without_what_drafts_must_promise_more_is_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tuner that asks for what no draft brings is as slow as plain decoding."""
-    monkeypatch.setattr(goodput, "LEAST_GAIN", 10.0)
+def test_without_what_the_last_steps_cost_more_is_drafted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tuner to whom they cost what no draft brings is as slow as plain decoding."""
+    monkeypatch.setattr(goodput, "LAST", 1e9)
     plain = Rollouts(CHEAP, 3, speculates=False).seconds(Case(2), 0.6)
     assert Rollouts(CHEAP, 3).seconds(Case(2), 0.6) == pytest.approx(plain, rel=0.1)
-    with switched_off("least gain"):
+    with switched_off("last steps"):
         assert Rollouts(CHEAP, 3).seconds(Case(2), 0.6) < 0.8 * plain
 
 

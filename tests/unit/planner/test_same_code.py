@@ -18,9 +18,9 @@ PARTIAL: dict[str, Any] = {"rollout": {"scheduling": {"over_sampling": 1.5, "par
 SORTED: dict[str, Any] = {"rollout": {"scheduling": {"longest_first": True}}}
 
 
-def test_a_tuner_that_asks_for_more_gain_drafts_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tuner_that_is_told_of_dearer_last_steps_drafts_less(monkeypatch: pytest.MonkeyPatch) -> None:
     before, plain = seconds(config()), seconds(config({"speculation": {"enabled": False}}))
-    monkeypatch.setattr(goodput, "LEAST_GAIN", 10.0)
+    monkeypatch.setattr(goodput, "LAST", 1e9)
     after = seconds(config())
     assert before[1] < plain[1]
     assert sum(after) == pytest.approx(sum(plain), rel=0.02)

@@ -20,13 +20,14 @@ from test_emulated_engine import ENDS, REQUESTS, SAMPLED, check, drafter_of
 
 from engine.bench.emulated_cuda.device import EmulatedCuda
 from engine.bench.emulated_cuda.memory import CUDA
+from engine.config import SpeculationConfig
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.decode_step import DecodeBatch, Drawn, Step
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.response import Response
-from engine.speculation.speculator import StepPlan
+from engine.speculation.speculator import Speculator, StepPlan
 
 SPECULATIONS = {"chain": chains(4), "tree": strategies((4, 3, 8))}
 
@@ -220,3 +221,27 @@ def test_a_step_takes_as_long_as_the_slower_of_host_and_gpu(monkeypatch: pytest.
         engine.generate(REQUESTS[:2], Sampling(max_new_tokens=4, seed=1))
     assert seconds == [max(host, gpu)] * 3 + [host + gpu]
     assert sum(seconds) == now
+
+
+def test_a_step_takes_as_long_as_its_plan_does_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look texts up takes the host's time, while a GPU waits."""
+    now, taken, plan, record = [0.0], list[float](), Speculator.plan, Speculator.record
+
+    def planned(speculator: Speculator, batch: Sequence[Response], learned: bool) -> StepPlan:
+        now[0] += 1.0
+        return plan(speculator, batch, learned)
+
+    def recorded(speculator: Speculator, plan: StepPlan, accepted: Sequence[int], kept: Sequence[int], elapsed: float) -> None:
+        taken.append(elapsed)
+        record(speculator, plan, accepted, kept, elapsed)
+
+    monkeypatch.setattr(Speculator, "plan", planned)
+    monkeypatch.setattr(Speculator, "record", recorded)
+    target = make_target(tie_word_embeddings=False)
+    ngram = {"strategies": [{"drafter": "ngram", "depth": 4, "verify": 4}], "tuner": {"name": "fixed"}}
+    with emulated():
+        engine = make_engine(target, drafter_of(target), SpeculationConfig.model_validate(ngram), slots=2, device=CUDA)
+        engine._clock = lambda: now[0]
+        engine.generate(REQUESTS[:2], SAMPLED)
+    assert taken
+    assert set(taken) == {1.0}

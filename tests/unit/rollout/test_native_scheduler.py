@@ -26,6 +26,23 @@ def test_equal_prompts_are_prefilled_once_and_copied() -> None:
     assert scheduler.unfinished == 5
 
 
+def test_a_prompt_is_hashed_once() -> None:
+    """A long one takes long."""
+    hashed = list[int]()
+
+    class Prompt(tuple[int, ...]):
+        def __hash__(self) -> int:
+            hashed.append(self[0])
+            return super().__hash__()
+
+    scheduler = Scheduler(make([Prompt([number]) for number in (1, 2, 1, 3, 2, 4)]), 2)
+    while scheduler.unfinished:
+        scheduler.admit()
+        scheduler.running[0].finish = "stop"
+        scheduler.retire()
+    assert sorted(hashed) == [1, 1, 2, 2, 3, 4]
+
+
 def test_moves_keep_every_running_request_in_its_slot() -> None:
     """Follows the moves in a model of the cache, for random finishing."""
     rng = random.Random(0)

@@ -159,6 +159,21 @@ def test_a_dip_that_stays_becomes_the_baseline() -> None:
     assert watchdog.take_alarms() == []
 
 
+def test_rollouts_that_are_shorter_than_a_trial_move_the_baseline_too() -> None:
+    """From 80 % to 36 % over 100 loads, which is no collapse; what breaks at one of them still is, and so is its mending."""
+    rng, watchdog = random.Random(1), seasoned()
+    for version in range(7, 107):
+        watchdog.loaded("target", version)
+        assert not decode(watchdog, 20, 0.8 - 0.44 * (version - 6) / 100, 12, rng)
+    assert watchdog.take_alarms() == []
+    watchdog.loaded("drafter", 4)
+    assert decode(watchdog, 20, 0.02, 12, rng)
+    for version in (5, 6):
+        watchdog.loaded("drafter", version)
+        assert not decode(watchdog, 20, 0.36, 12, rng)
+    assert [notice.code for notice in watchdog.take_alarms()] == ["acceptance_collapsed", "acceptance_recovered"]
+
+
 def test_a_load_starts_a_trial_again() -> None:
     watchdog = seasoned()
     watchdog.loaded("target", 7)

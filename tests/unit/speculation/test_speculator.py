@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from speculator_cases import CHAIN, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
+from speculator_cases import CHAIN, COSTS, LIMIT, NGRAM, SHORT, TREE, Request, admitted, make, step
 
 from engine.speculation.speculator import LOOKS, MOST_PATIENT, PATIENCE, Speculator, StepPlan
 from engine.speculation.strategy import OFF
@@ -215,6 +215,20 @@ def test_speculation_goes_by_the_number_of_requests_with_hysteresis() -> None:
     assert (plan.strategy, plan.context.drafters, plan.context.batch) == (OFF, {"none"}, 20)
 
 
+def test_who_had_to_draft_is_asked_again_after_the_next_load() -> None:
+    """Rollouts of 12 steps, shorter than a trial, in which drafts cost more than they bring: plain decoding is not locked out."""
+    speculator, rng = make(CHAIN, tuner="goodput", costs=COSTS, suffix=False), random.Random(0)
+    batch = admitted(speculator, 3)
+    for _ in range(200):
+        step(speculator, batch, 0.9, rng, COSTS)
+    drafted = []
+    for version in range(1, 41):
+        speculator.loaded("target", version)
+        drafted.append(sum(step(speculator, batch, 0.5, rng, COSTS).shape is not None for _ in range(12)))
+    assert drafted[0] == 12, "it was in use, and shows whether it still works"
+    assert sum(drafted[-20:]) < 0.1 * 20 * 12
+
+
 def test_what_was_learnt_survives_a_checkpoint() -> None:
     """With new prompts both decide alike."""
     speculator, restored, fresh = (make(CHAIN, TREE, NGRAM, tuner="goodput") for _ in range(3))
@@ -223,6 +237,7 @@ def test_what_was_learnt_survives_a_checkpoint() -> None:
         batch[0].written.extend(range(token, token + 4))
         batch[3].written.extend(range(token, token + 3))
         step(speculator, batch, 0.8, rng)
+    step(speculator, batch[:2], 0.8, rng)
     speculator.loaded("target", 3)
     step(speculator, batch, 0.8, rng)
     speculator.finish(batch[5])

@@ -351,18 +351,6 @@ def test_a_step_costs_little_of_the_processor() -> None:
     assert sorted(seconds)[len(seconds) // 2] < 300e-6
 
 
-@pytest.mark.parametrize(("gain", "drafts"), [(1.03, False), (1.1, True)])
-def test_drafting_must_promise_a_little_more_than_plain_decoding(gain: float, drafts: bool) -> None:
-    """With one draft that is always accepted, a step brings two tokens, and takes 2 / gain plain ones."""
-    chain = Strategy("eagle", 1, 1, 1)
-    tuner = make(costs=None, arms=(chain,))
-    tuner.predicted = lambda strategy, _: 1.0 if strategy == OFF else 2 / gain
-    context = Context(4, drafters=frozenset({"none", "eagle"}))
-    for strategy in (OFF, chain) * 200:
-        tuner.record(strategy, context, [int(strategy == chain)] * 4, tuner.predicted(strategy, context))
-    assert believed_best(tuner, context) == (chain if drafts else OFF)
-
-
 def test_what_drafting_costs_once_must_pay_until_the_end() -> None:
     """The last step goes beyond a response's end, and a drafter that is behind catches up first: 0.1 ms for 4 tokens of each request."""
     costs = replace(TABLE, draft=Grid((1,), (1, 2), (0,), [[[0.0001], [0.0002]]]))
