@@ -51,8 +51,8 @@ class StepPlan:
 
     def of(self, places: Sequence[int]) -> "StepPlan":
         """What it says of the requests at ``places`` alone; others had ended before."""
-        given, suffixes = (of_all and [of_all[place] for place in places] for of_all in (self.given, self.suffixes))
-        return replace(self, given=given, suffixes=suffixes)
+        given = self.given and [self.given[place] for place in places]
+        return replace(self, given=given, suffixes=self.suffixes and [self.suffixes[place] for place in places])
 
 
 class Speculator:

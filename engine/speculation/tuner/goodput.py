@@ -82,8 +82,6 @@ class GoodputTuner:
             self._learn()
             if self._versions not in (None, context.versions):
                 self._acceptance.widen()
-                if self._versions[1] != context.versions[1]:
-                    self._exploration.renew()
             self._versions = context.versions
             bucket = context.batch.bit_length()
             decision = self._decisions[bucket] = self._decide(context, self._decisions.get(bucket))

@@ -226,7 +226,7 @@ def test_who_had_to_draft_is_asked_again_after_the_next_load() -> None:
         speculator.loaded("target", version)
         drafted.append(sum(step(speculator, batch, 0.5, rng, COSTS).shape is not None for _ in range(12)))
     assert drafted[0] == 12, "it was in use, and shows whether it still works"
-    assert sum(drafted[-20:]) < 0.1 * 20 * 12
+    assert sum(drafted[-20:]) < 0.25 * 20 * 12
 
 
 def test_what_was_learnt_survives_a_checkpoint() -> None:

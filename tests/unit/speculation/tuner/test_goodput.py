@@ -114,28 +114,28 @@ def test_it_follows_a_drafter_that_turns_bad_and_good_again(batch: int) -> None:
 
 
 def test_a_drafter_that_was_given_up_comes_back_where_each_trial_is_dear() -> None:
-    """On a CPU checking drafts of many requests takes nearly as long as decoding them: a trial loses two steps and more."""
+    """On a CPU checking drafts of many requests takes nearly as long as decoding them: a trial loses two steps. Within 400 steps."""
     table = CostTable(Grid((1,), (1, 3, 5), (0,), [[[0.01], [0.02], [0.028]]]), Grid((1,), (1,), (0,), [[[0.0]]]))
     later = []
-    for seed in range(4):
+    for seed in range(10):
         tuner, machine, context = make(seed, table, [Strategy("eagle", 2, 1, 2), K4]), Machine(seed), Context(8)
         machine.costs, machine.best = table.seconds, lambda context: K4  # type: ignore[method-assign]  # noqa: ARG005
         for version, accepted in enumerate((BETTER, BAD, BETTER)):
             machine.accepted = np.array(accepted)
             context = replace(context, drafter_version=version)
-            efficiency(tuner, machine, [context] * 200)
+            efficiency(tuner, machine, [context] * 400)
         later.append(efficiency(tuner, machine, [context] * 200))
-    assert mean(later) >= 0.95
+    assert min(later) >= 0.95
 
 
-def test_a_drafter_that_was_given_up_is_not_asked_for_a_new_target_alone() -> None:
+def test_a_drafter_that_was_given_up_is_not_asked_for_new_weights_alone() -> None:
     tuner, machine, context = make(arms=[K4]), Machine(0, BAD), Context(8)
     machine.costs = lambda strategy, _: {OFF: 0.01, K4: 0.03}[strategy]
     asked = []
-    for target in range(20):
-        asked.append(sum(machine.step(tuner, replace(context, target_version=target)) == K4 for _ in range(100)))
+    for version in range(20):
+        context = replace(context, target_version=version, drafter_version=version)
+        asked.append(sum(machine.step(tuner, context) == K4 for _ in range(100)))
     assert sum(asked[5:]) == 0
-    assert any(machine.step(tuner, replace(context, target_version=19, drafter_version=1)) == K4 for _ in range(300))
 
 
 def test_a_tree_that_was_given_up_comes_back_though_a_chain_is_tried_before_it() -> None:
