@@ -28,7 +28,8 @@ CASES: Mapping[str, Case] = {
     "sixteen": Case(16),
     "thirty_two": Case(32),
     "long_tail": Case(32, None),
-    "short": Case(16, 24, prompt=2000),
+    "brief": Case(64, 16),
+    "long_prompts": Case(16, 24, prompt=2000),
 }
 RATES = (0.1, 0.4, 0.6, 0.8)
 """At which a drafted token is accepted, if those before it are."""
