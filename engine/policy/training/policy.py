@@ -130,5 +130,8 @@ def checkpoint_activations(model: PreTrainedModel, config: LearnerConfig) -> Non
         model.train()
         modules: Iterable[Any] = model.modules()
         for module in modules:
-            if hasattr(module, "attention_dropout"):
-                module.attention_dropout = 0.0
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+            for name in ("attention_dropout", "dropout"):  # rates that a layer hands to a function
+                if isinstance(getattr(module, name, None), float):
+                    setattr(module, name, 0.0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from models_for_tests import Family, make_random_model
+from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, PreTrainedConfig
 
 from engine.config.learner import LearnerConfig
 from engine.models.checksum import checksum
@@ -13,6 +14,7 @@ from engine.models.families import FAMILIES
 from engine.models.load import load_model
 from engine.models.weights import base_weights
 from engine.policy.training.microbatches import microbatches
+from engine.policy.training.policy import checkpoint_activations
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.training_row import TrainingRow
 
@@ -53,3 +55,20 @@ def test_an_exported_policy_is_the_one_in_training(tmp_path: Path, family: Famil
     policy.export(tmp_path / "exported")
     (tmp_path / "first" / "tokenizer.json").rename(tmp_path / "exported" / "tokenizer.json")
     assert checksum(base_weights(load_model(tmp_path / "exported", torch.float32)).values()) == policy.checksum()
+
+
+GPT2 = GPT2Config(vocab_size=200, n_embd=32, n_layer=2, n_head=2)
+OPT = OPTConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, ffn_dim=64, num_attention_heads=2, word_embed_proj_dim=32)
+
+
+@pytest.mark.parametrize("other", [GPT2, OPT], ids=["gpt2", "opt"])
+def test_activations_that_are_computed_again_bring_no_dropout_back(other: PreTrainedConfig) -> None:
+    """Families that only SGLang generates with drop a tenth wherever they are trained, by default."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(other).eval()  # type: ignore[no-untyped-call]
+    tokens = torch.randint(3, 200, (2, 40))
+    with torch.no_grad():
+        expected = model(tokens).logits
+    checkpoint_activations(model, LearnerConfig(activation_checkpointing=True))
+    assert model.training
+    assert torch.equal(model(tokens).logits, expected)
