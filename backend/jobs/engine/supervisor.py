@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -22,11 +23,13 @@ from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
+from backend.services.runs.clone_and_retry import CHECKPOINTS
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
-from engine.errors import ModelError
+from engine.checkpoint.verification import listed
+from engine.errors import CheckpointError, ModelError
 from longtail.schemas.credentials import private_folder
-from longtail.schemas.runs import RunState
+from longtail.schemas.runs import BEFORE_STEPS, RunState
 
 T = TypeVar("T")
 USER_ERROR = 2
@@ -53,6 +56,7 @@ class Supervisor:
     def run(self) -> RunState | None:
         """The run's state after this attempt; None if the attempt was taken away."""
         try:
+            self._patiently(self._demand_checkpoint)
             config = self._patiently(GivenDrafter(self._database, self._settings, self._claim, self._keep_lease).config)
             self._patiently(self._ingestor.go_back)
             with self._engine(config) as engine:
@@ -61,12 +65,24 @@ class Supervisor:
             self._patiently(self._ingestor.drain)
             outcome = self._outcome(interruption, engine.returncode)
             return self._patiently(lambda: self._settle(outcome))
-        except ModelError as error:  # the drafter that it began with is gone
+        except (CheckpointError, ModelError) as error:  # what it would go on from is gone
             outcome = Outcome("failed", error=str(error), error_code=error.code)
             return self._patiently(lambda: self._settle(outcome))
         except LeaseLostError:
             logger.warning("run %s: attempt %d was taken away", self._claim.run_id, self._claim.attempt)
             return None
+
+    def _demand_checkpoint(self) -> None:
+        """CheckpointError if the run has one that is not here: its engine would begin anew, in place of all that it has done."""
+        with self._database.read() as session:
+            run = session.get_one(Run, self._claim.run_id)
+            step = max(run.checkpoint_step, BEFORE_STEPS if run.resumed_step is None else run.resumed_step)
+        folder = self._folder / CHECKPOINTS
+        if self._claim.resumes and step > BEFORE_STEPS and not listed(folder):
+            raise CheckpointError(
+                f"the run goes on after step {step}, but {folder} on {socket.gethostname()} has no checkpoint. Nothing that is recorded "
+                "of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back, and retry the run"
+            )
 
     @contextmanager
     def _engine(self, given: Mapping[str, Any]) -> Iterator[subprocess.Popen[bytes]]:

@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from engine.checkpoint.verification import listed, step_of
 from engine.config import load
 from engine.events import (
     ArtifactSaved,
@@ -40,8 +41,8 @@ def main() -> int:
     given = arguments.parse_args()
     config = load(given.config)
     events = EventWriter(given.out / "events.jsonl", take_over=given.take_over)
-    checkpoint = given.out / "checkpoint"
-    first = int(checkpoint.read_text()) + 1 if given.resume and checkpoint.exists() else 0
+    checkpoints = given.out / "checkpoints"
+    first = max(map(step_of, listed(checkpoints)), default=-1) + 1 if given.resume else 0
     if config.name == "user-error":
         events.write(Log(level="error", code="data", message="the dataset is empty"))
         return 2
@@ -56,7 +57,7 @@ def main() -> int:
     if config.name == "crash":
         raise RuntimeError("out of luck")
     if config.name == "worker-lost" and first == 0:
-        save(checkpoint, 0)
+        save(checkpoints, 0)
         events.write(Log(level="error", code="worker_lost", message="worker 1 died"))
         return 75
     for step in range(first, steps):
@@ -64,8 +65,8 @@ def main() -> int:
         events.write(RolloutFinished(step=step, lengths=[10, 20, 30, 400], truncated=1))
         metrics = {"reward_mean": step / steps, "accept_length": 2.5, "idle_seconds": 2.0, "trained_seconds": 1.0}
         events.write(StepFinished(step=step, seconds=2.0, phases={"rollout": 1.5, "update": 0.5}, metrics=metrics))
-        save(checkpoint, step)
-        events.write(CheckpointSaved(step=step, path="checkpoint", seconds=0.0))
+        save(checkpoints, step)
+        events.write(CheckpointSaved(step=step, path=f"checkpoints/step_{step:06d}", seconds=0.0))
         if (given.out / "stop").exists() and step < steps - 1:
             events.write(RunStopped(step=step))
             (given.out / "stop").unlink(missing_ok=True)
@@ -81,11 +82,9 @@ def hold_gpu(runs: Path) -> None:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def save(checkpoint: Path, step: int) -> None:
-    """At once or not at all: it may be killed at any moment."""
-    aside = checkpoint.with_suffix(".writing")
-    aside.write_text(str(step))
-    aside.replace(checkpoint)
+def save(checkpoints: Path, step: int) -> None:
+    """An empty one, which is there at once or not at all: it may be killed at any moment."""
+    (checkpoints / f"step_{step:06d}").mkdir(parents=True, exist_ok=True)
 
 
 def become_hard_to_kill(folder: Path) -> None:

@@ -1,0 +1,71 @@
+"""How one attempt is carried."""
+
+import sys
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+from engine_events import begin, started, step, write
+from sqlalchemy import select
+
+from backend.database import Database
+from backend.jobs.engine.supervisor import Supervisor
+from backend.models import Metric, Run
+from backend.services.runs.attempts import Claim, Outcome, claim, settle
+from backend.settings import Settings
+from engine.events import CheckpointSaved
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """With an engine that only says that it was started."""
+    return settings.model_copy(update={"engine_command": (sys.executable, "-c", "raise SystemExit('it was started')")})
+
+
+def take(database: Database, run_id: str) -> Claim:
+    with database.write() as session:
+        claimed = claim(session, run_id, "w" * 16, 60.0)
+    assert claimed is not None
+    return claimed
+
+
+def supervisor(database: Database, settings: Settings, claimed: Claim) -> Supervisor:
+    return Supervisor(database, settings, claimed, time.monotonic(), Event())
+
+
+def of(database: Database, run_id: str) -> Run:
+    with database.read() as session:
+        return session.get_one(Run, run_id)
+
+
+def lose_after_a_step(database: Database, folder: Path, run_id: str) -> None:
+    path = folder / "events.jsonl"
+    path.parent.mkdir(parents=True)
+    write(path, started(), *step(0), CheckpointSaved(step=0, path="checkpoints/step_000000", seconds=0.1))
+    begin(database, run_id, path).drain()
+    with database.write() as session:
+        settle(session, run_id, 1, Outcome("lost", error="gone"), max_retries=2)
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+def test_a_run_whose_checkpoints_are_not_there_is_not_begun_anew(
+    database: Database, settings: Settings, run_id: str, tmp_path: Path, mounted: bool
+) -> None:
+    lose_after_a_step(database, settings.run_folder(run_id), run_id)
+    if not mounted:
+        settings.runs.rename(tmp_path / "elsewhere")
+    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    run = of(database, run_id)
+    assert run.error_code == "checkpoint"
+    assert str(settings.run_folder(run_id) / "checkpoints") in (run.error or "")
+    assert (run.step, run.events_seq > 0) == (1, True)
+    with database.read() as session:
+        assert session.scalars(select(Metric.step).where(Metric.key == "reward_mean")).all() == [0]
+
+
+def test_a_run_whose_checkpoints_are_there_goes_on(database: Database, settings: Settings, run_id: str) -> None:
+    lose_after_a_step(database, settings.run_folder(run_id), run_id)
+    (settings.run_folder(run_id) / "checkpoints" / "step_000000").mkdir(parents=True)
+    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    assert "it was started" in (of(database, run_id).error or "")
