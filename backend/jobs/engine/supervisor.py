@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -34,6 +35,8 @@ from longtail.schemas.runs import BEFORE_STEPS, RunState
 T = TypeVar("T")
 USER_ERROR = 2
 RESUMABLE = 75
+TOLD = (signal.SIGTERM, signal.SIGINT)
+"""An engine that heeds one of these ends with 128 and its number, as a shell would."""
 STOP = "stop"
 LOG_TAIL_LINES = 40
 
@@ -182,8 +185,11 @@ class Supervisor:
             return Outcome("handed_over", exit_code, "its worker shut down")
         if interruption == "cancelled":
             return Outcome("cancelled", exit_code)
-        if exit_code < 0:
-            return Outcome("lost", exit_code, f"the engine was killed by signal {-exit_code}")
+        number = -exit_code if exit_code < 0 else exit_code - 128
+        if number in TOLD and self._stopping.is_set():  # what ends a worker may tell all of its control group
+            return Outcome("handed_over", exit_code, "its worker shut down")
+        if exit_code < 0 or number in TOLD:
+            return Outcome("lost", exit_code, f"the engine was killed by signal {number}")
         if exit_code == USER_ERROR and (said := self._ingestor.last_error):
             return Outcome("failed", exit_code, said.message, said.code)
         if exit_code == RESUMABLE and self._ingestor.stopped is not None:

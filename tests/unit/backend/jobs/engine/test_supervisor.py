@@ -69,3 +69,17 @@ def test_a_run_whose_checkpoints_are_there_goes_on(database: Database, settings:
     (settings.run_folder(run_id) / "checkpoints" / "step_000000").mkdir(parents=True)
     assert supervisor(database, settings, take(database, run_id)).run() == "failed"
     assert "it was started" in (of(database, run_id).error or "")
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize("end", ["raise SystemExit(128 + 15)", "raise SystemExit(128 + 2)", "import os; os.kill(os.getpid(), 15)"])
+def test_an_engine_that_somebody_told_to_end_is_resumed(
+    database: Database, settings: Settings, run_id: str, end: str, stopping: bool
+) -> None:
+    """It counts as lost, unless its worker was told, too."""
+    settings = settings.model_copy(update={"engine_command": (sys.executable, "-c", end)})
+    attempt = supervisor(database, settings, take(database, run_id))
+    if stopping:
+        attempt._stopping.set()
+    assert attempt.run() == "queued"
+    assert of(database, run_id).losses == (0 if stopping else 1)
