@@ -65,7 +65,7 @@ class Supervisor:
             with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)
-            self._patiently(self._ingestor.drain)
+            self._patiently(lambda: self._ingestor.drain(self._keep_lease))
             outcome = self._outcome(interruption, engine.returncode)
             return self._patiently(lambda: self._settle(outcome))
         except (CheckpointError, ModelError) as error:  # what it would go on from is gone
@@ -146,17 +146,21 @@ class Supervisor:
 
     def _tend(self, engine: subprocess.Popen[bytes]) -> Literal["cancel", "pause"] | None:
         """One round: lease, log, events; what the user wants of the run."""
+        self._hold(engine)
+        attempt_log.cut(self._log)
+        self._ingestor.drain(lambda: self._hold(engine))
+        with self._database.read() as session:
+            run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
+            cancel, pause = session.execute(run).one()
+        return "cancel" if cancel else "pause" if pause else None
+
+    def _hold(self, engine: subprocess.Popen[bytes]) -> None:
+        """Keeps the lease, of which ``kill_on_worker_loss`` hears."""
         if self._keep_lease():
             assert engine.stdin is not None
             with suppress(BrokenPipeError):
                 engine.stdin.write(f"{self._lease_end}\n".encode())
                 engine.stdin.flush()
-        attempt_log.cut(self._log)
-        self._ingestor.drain()
-        with self._database.read() as session:
-            run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
-            cancel, pause = session.execute(run).one()
-        return "cancel" if cancel else "pause" if pause else None
 
     def _keep_lease(self) -> bool:
         """Whether it was time to renew it."""

@@ -1,7 +1,7 @@
 """events.jsonl -> SQL, exactly once: the file position moves in the transaction that writes the rows."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -93,10 +93,11 @@ class EventIngestor:
                 affected(session, update(Run).where(Run.id == self._run_id).values(events_seq=seq))
             self._offset, self._seq = end, seq
 
-    def drain(self) -> None:
-        """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off."""
+    def drain(self, keep_lease: Callable[[], object] = lambda: None) -> None:
+        """Ingests every complete line that is there by now; LeaseLostError if the attempt was fenced off. ``keep_lease`` is called in
+        between: a retry of a long run begins with all that was told before."""
         while self._pull():
-            pass
+            keep_lease()
 
     def _pull(self) -> bool:
         self._be_sure()

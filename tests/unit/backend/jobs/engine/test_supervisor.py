@@ -1,9 +1,11 @@
 """How one attempt is carried."""
 
+import subprocess
 import sys
 import time
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 from engine_events import begin, started, step, write
@@ -83,3 +85,31 @@ def test_an_engine_that_somebody_told_to_end_is_resumed(
         attempt._stopping.set()
     assert attempt.run() == "queued"
     assert of(database, run_id).losses == (0 if stopping else 1)
+
+
+def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
+    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0))
+    lines = len(events.read_bytes().splitlines())
+    attempt = Supervisor(database, settings, take(database, run_id), now, Event())
+    pull = attempt._ingestor._pull
+
+    def pull_slowly() -> bool:
+        nonlocal now
+        now += settings.lease_seconds / 2
+        return pull()
+
+    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
+    monkeypatch.setattr("backend.jobs.engine.supervisor.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(attempt._ingestor, "_pull", pull_slowly)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
+        attempt._tend(guard)
+        assert guard.stdin is not None
+        assert guard.stdout is not None
+        guard.stdin.close()
+        told = [float(line) for line in guard.stdout]
+    assert told == [settings.lease_seconds * (1 + number / 2) for number in range(1, lines + 1)]
