@@ -138,7 +138,7 @@ class JobWorker:
             self._unfit_until = time.monotonic() + self._settings.lease_seconds
         outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
         with self._database.write() as session:
-            settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries)
+            settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries, self._settings.retry_seconds)
 
     def _show_life(self) -> None:
         """Also after a jump of the clock for which the others have forgotten this worker."""

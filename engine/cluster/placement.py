@@ -4,19 +4,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from engine.config import ClusterConfig, RunConfig
-from engine.errors import ConfigError
+from engine.errors import ConfigError, LongtailError
 
 LOOK_SECONDS = 3.0
 """What a placement may take that should fit."""
 Resources = dict[str, float]
 
 
-def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
+def places(config: RunConfig, ray: Any, unfit: type[LongtailError] = ConfigError) -> list[dict[str, Any]]:
     """For each worker the options that its actors share, which are as many as it has ranks of the learner: all are on one machine.
     Workers fill one machine after the other, or ``cluster.nodes`` of them evenly.
 
     Fewer than ``cluster.workers`` if the cluster has had no room for all for ``cluster.patience`` seconds, but at least
-    ``cluster.min_workers``; ConfigError if there is no room for those.
+    ``cluster.min_workers``; ``unfit`` if there is no room for those.
     """
     cluster = config.cluster
     gpus = cluster.device != "cpu" and ray.cluster_resources().get("GPU")  # only where there are any
@@ -29,7 +29,7 @@ def places(config: RunConfig, ray: Any) -> list[dict[str, Any]]:
     for workers in range(min(cluster.workers - 1, room(able, needs)), cluster.least_workers - 1, -1):
         found = found or _reserved(ray, workers, nodes, needs, LOOK_SECONDS)
     if not found:
-        raise ConfigError(_no_room(cluster, needs, machines))
+        raise unfit(_no_room(cluster, needs, machines))
     return [{"num_cpus": rank["CPU"], "num_gpus": rank.get("GPU", 0), "scheduling_strategy": place} for place in found]
 
 

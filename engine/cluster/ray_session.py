@@ -31,9 +31,9 @@ NOTICED = 10.0
 
 
 @contextmanager
-def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
+def ray_session(cluster: ClusterConfig, ranks: int = 1, unfit: type[LongtailError] = ConfigError) -> Iterator[None]:
     """Ray is up inside the block and gone after it, with its temporary folder. Never touches another Ray on this machine. ``ranks``:
-    processes of a worker. AttemptError if it does not start."""
+    processes of a worker. AttemptError if it does not start, ``unfit`` if the cluster that the run is to join is not there."""
     folder: Path | None = None
     if cluster.ray_address is None:
         sweep(PREFIX)
@@ -44,7 +44,7 @@ def ray_session(cluster: ClusterConfig, ranks: int = 1) -> Iterator[None]:
     try:
         with _ended_as_before():
             if cluster.ray_address is not None:
-                _attach(cluster.ray_address)
+                _attach(cluster.ray_address, unfit)
             else:
                 _start(cluster, ranks, str(folder))
         yield
@@ -101,8 +101,8 @@ def object_store_bytes() -> int:
     return max(OBJECT_STORE_BYTES, min(MOST_OBJECT_STORE_BYTES, free // 4))
 
 
-def _attach(address: str) -> None:
-    """Connects to a cluster that is there; ConfigError if there is none."""
+def _attach(address: str, unfit: type[LongtailError]) -> None:
+    """Connects to a cluster that is there; ``unfit`` if there is none."""
     import ray
 
     if address.startswith("ray://") and find_spec("grpc") is None:
@@ -113,7 +113,7 @@ def _attach(address: str) -> None:
     try:
         ray.init(address=address, log_to_driver=False)
     except (ConnectionError, RuntimeError) as error:
-        raise ConfigError(f"cluster.ray_address: no Ray cluster to work with at {address} ({str(error).strip().splitlines()[0]})") from None
+        raise unfit(f"cluster.ray_address: no Ray cluster to work with at {address} ({str(error).strip().splitlines()[0]})") from None
 
 
 @contextmanager

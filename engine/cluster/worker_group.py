@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import storage
+from engine.checkpoint.verification import listed
 from engine.cluster.distributed_inference import DistributedInference
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
@@ -24,7 +25,7 @@ from engine.cluster.spot_training.when_to_train import TrainingDecision, Trainin
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
 from engine.drafter.model_card import DrafterCard
-from engine.errors import ConfigError, SyncError
+from engine.errors import AttemptError, ConfigError, LongtailError, SyncError
 from engine.experience.scheduling_marks import marks
 from engine.experience.scheduling_state import SchedulingState
 from engine.models.folder import locate, read_facts
@@ -58,21 +59,23 @@ class Learning:
 
 @contextmanager
 def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"]:
-    """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``."""
-    with ray_session(config.cluster, config.rollout.gpus), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
-        yield WorkerGroup(config, Path(folder), checkpoints.absolute())
+    """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``. A cluster that is not there, or has no
+    room, is a ConfigError; a run that has come to a checkpoint in it only has to wait until it is back."""
+    unfit = AttemptError if config.cluster.ray_address and listed(checkpoints) else ConfigError
+    with ray_session(config.cluster, config.rollout.gpus, unfit), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
+        yield WorkerGroup(config, Path(folder), checkpoints.absolute(), unfit)
 
 
 class WorkerGroup:
     """A call returns when every worker has done its part, and where the policy is concerned every rank of the learner. ``schedule`` is
     what one step hands on to the next. While ``on_responses`` is set, it hears now and then how many responses of a rollout are there."""
 
-    def __init__(self, config: RunConfig, folder: Path, checkpoints: Path) -> None:
-        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``."""
+    def __init__(self, config: RunConfig, folder: Path, checkpoints: Path, unfit: type[LongtailError] = ConfigError) -> None:
+        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``; ``unfit``: see ``places``."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         ray: Any = untyped_ray
-        options = places(config, ray)
+        options = places(config, ray, unfit)
         config = self._config = config.with_workers(len(options))
         rendezvous = meeting_point(ray, options[0], config.cluster.ray_address is not None, folder)
         self._ray = ray

@@ -35,7 +35,7 @@ from longtail.schemas.webhooks import Event
 
 ENGINE = Path(__file__).with_name("fault_engine.py")
 LEASE = 3.0
-PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0}
+PACE = {"SWEEP": 0.2, "POLL": 0.05, "LEASE": LEASE, "GRACE": 0.5, "HANDOVER": 1.0, "RETRY": 0.0}
 PATIENT_LEASE = 10.0
 PATIENT = {"LONGTAIL_LEASE_SECONDS": str(PATIENT_LEASE)}
 """Of a worker whose lease is not to end, though a busy machine lets it stand for a while."""

@@ -208,7 +208,8 @@ class Supervisor:
 
     def _settle(self, outcome: Outcome) -> RunState | None:
         with self._database.write() as session:
-            state = settle(session, self._claim.run_id, self._claim.attempt, outcome, self._settings.max_retries)
+            retries = (self._settings.max_retries, self._settings.retry_seconds)
+            state = settle(session, self._claim.run_id, self._claim.attempt, outcome, *retries)
             if state and outcome.error_code == "crash":
                 printed = attempt_log.last_lines(self._log, LOG_TAIL_LINES)
                 add_log_line(session, self._claim.run_id, "error", "crash", "\n".join(printed))

@@ -61,7 +61,8 @@ class Reaper:
         logger.warning("run %s: attempt %d lost: %s", run_id, lost.attempt, lost.reason)
         kill_all(run_id, lost.attempt, lost.session)
         with self._database.write() as session:
-            return settle(session, run_id, lost.attempt, Outcome("lost", error=lost.reason), self._settings.max_retries)
+            retries = (self._settings.max_retries, self._settings.retry_seconds)
+            return settle(session, run_id, lost.attempt, Outcome("lost", error=lost.reason), *retries)
 
     def _fence_off(self, run_id: str) -> Lost | None:
         """Looks again under the lock, so that a worker that has just renewed its lease keeps its run; from now on it cannot renew it."""

@@ -52,6 +52,7 @@ class Platform:
             "LONGTAIL_ENGINE_COMMAND": f'["{sys.executable}", "{ENGINE}"]',
             "LONGTAIL_SWEEP_SECONDS": "0.5",
             "LONGTAIL_LEASE_SECONDS": "10",
+            "LONGTAIL_RETRY_SECONDS": "0",
         }
         self._workers: list[ForkServerProcess] = []
         self._api = subprocess.Popen([sys.executable, "-m", "backend.api"], env=self.environment, start_new_session=True)

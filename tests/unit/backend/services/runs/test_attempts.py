@@ -1,8 +1,11 @@
+import time
+
 import pytest
 from sqlalchemy import select
 
 from backend.database import Database
 from backend.models import Attempt, LogLine, Run, new_id
+from backend.services.queue.scheduling import QueueLimits, next_fitting
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, claim, renew, settle
 
 WORKER = new_id()
@@ -55,6 +58,24 @@ def test_losses_count_anew_once_the_run_has_come_further(
             session.get_one(Run, run_id).checkpoint_step = step
         found.append(end(database, run_id, attempt, Outcome("lost", error="gone"), max_retries=2))
     assert found == states
+
+
+def test_a_lost_attempt_waits_before_the_next_and_longer_each_time(database: Database, run_id: str) -> None:
+    """No worker takes it meanwhile, and the run's log says so."""
+    for attempt, seconds in enumerate((30, 60), 1):
+        take(database, run_id)
+        before = time.time()
+        with database.write() as session:
+            settle(session, run_id, attempt, Outcome("lost", error="gone"), max_retries=2, retry_seconds=30.0)
+        with database.read() as session:
+            start_after = session.get_one(Run, run_id).start_after
+            assert start_after is not None
+            assert before + seconds <= start_after <= time.time() + seconds
+            assert session.scalars(select(LogLine.message).order_by(LogLine.id.desc())).first() == (
+                f"attempt {attempt} ended (gone); resuming from the last checkpoint in {seconds} s"
+            )
+            assert next_fitting(session, ["cpu"], {}, QueueLimits(), start_after - 1) is None
+            assert next_fitting(session, ["cpu"], {}, QueueLimits(), start_after + 1) is not None
 
 
 def test_handing_over_does_not_count_as_a_loss(database: Database, run_id: str) -> None:
