@@ -66,7 +66,7 @@ STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, 
 class EventIngestor:
     """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
 
-    ``notifies``: webhooks hear of alarms.
+    ``notifies``: webhooks hear of alarms. A retry begins with the events of the run before it, of which they have heard already.
 
     ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
     and the step of a run_stopped there.
@@ -185,8 +185,9 @@ class EventRowWriter:
         self._session, self._run_id, self._notifies = session, run_id, notifies
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
-        self._last_step: int | None = None
-        config, self._starting = session.execute(select(Run.config, Run.starting_up).where(Run.id == run_id)).one()
+        self._last_step: StepFinished | None = None
+        facts = select(Run.config, Run.starting_up, Run.created_at).where(Run.id == run_id)
+        config, self._starting, self._since = session.execute(facts).one()
         self._unmeasured = unmeasured(config)
 
     def add(self, event: AnyEvent) -> None:
@@ -204,7 +205,7 @@ class EventRowWriter:
         if isinstance(event, StartingUp):
             self._progress["starting_up"] = self._starting = starting_up(event, self._starting)
         if isinstance(event, StepFinished):
-            self._last_step = event.step
+            self._last_step = event
             self._progress |= {"step": event.step + 1, "starting_up": None, "summary": run_summary(step_metrics(event, self._unmeasured))}
         if isinstance(event, ArtifactSaved):
             registry.record_saved(self._session, self._run_id, event)
@@ -238,15 +239,15 @@ class EventRowWriter:
             search_index.index_summary(self._session, self._run_id, self._progress["summary"])
         affected(self._session, update(Run).where(Run.id == self._run_id).values(events_seq=seq, **self._progress))
 
-    def _sum_up(self, step: int) -> None:
+    def _sum_up(self, last: StepFinished) -> None:
         self._progress["summary"] |= dict.fromkeys(RECENT_FIGURES) | recent_figures(self._session, self._run_id)
-        if self._notifies and (line := fallen_reward_line(self._session, self._run_id, step)):
+        if self._notifies and (line := fallen_reward_line(self._session, self._run_id, last.step, last.time)):
             self._rows[LogLine] = [line]
             self._flush()
 
     def _flush(self) -> None:
         for line in self._rows.get(LogLine, ()) if self._notifies else ():
-            if line["level"] == "alarm":
+            if line["level"] == "alarm" and line["time"] >= self._since:
                 told = {name: line[name] for name in ("step", "code", "message")}
                 for event in ("run.alarm", *EVENTS_OF_ALARMS.get(line["code"], ())):
                     queue_deliveries(self._session, self._run_id, event, alarm=told)

@@ -1,6 +1,5 @@
 """Whether a run's reward has fallen: found while its events come in, told once to whoever listens."""
 
-import time
 from collections.abc import Sequence
 from statistics import fmean, variance
 
@@ -27,8 +26,8 @@ def reward_fall(values: Sequence[float]) -> tuple[float, float] | None:
     return (was, is_now) if was - is_now > max(ERRORS * error, LEAST_SHARE * abs(was)) else None
 
 
-def fallen_reward_line(session: Session, run_id: str, step: int) -> dict[str, object] | None:
-    """The line that tells of it, unless one did in the last steps."""
+def fallen_reward_line(session: Session, run_id: str, step: int, ended: float) -> dict[str, object] | None:
+    """The line that tells of it, after a step that ended then, unless one did in the last steps."""
     fall = reward_fall(latest_values(session, run_id, REWARD, 2 * WINDOW))
     if fall is None:
         return None
@@ -36,5 +35,5 @@ def fallen_reward_line(session: Session, run_id: str, step: int) -> dict[str, ob
     if session.scalar(told) is not None:
         return None
     message = f"the mean reward fell from {fall[0]:.3f} to {fall[1]:.3f}, each over {WINDOW} steps: look at clip share, entropy and samples"
-    line = {"run_id": run_id, "source": "platform", "time": time.time(), "level": "alarm", "code": CODE, "step": step}
+    line = {"run_id": run_id, "source": "platform", "time": ended, "level": "alarm", "code": CODE, "step": step}
     return line | {"message": message}

@@ -43,7 +43,8 @@ def test_a_run_that_resumes_waits_for_room(
     if checkpoint:
         (tmp_path / "step_000003").mkdir()
     machine = {"Alive": True, "Resources": {"CPU": 1.0}}
-    for name, found in {"init": None, "cluster_resources": {}, "nodes": [machine]}.items():
+    answers: dict[str, Any] = {"init": None, "cluster_resources": {}, "nodes": [machine]}
+    for name, found in answers.items():
         monkeypatch.setattr(f"ray.{name}", lambda *_, found=found, **__: found)
     monkeypatch.setattr("engine.cluster.placement._reserved", lambda *_: [])
     with pytest.raises(kind, match=r"had no room for 2 within"):
