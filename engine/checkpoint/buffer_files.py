@@ -1,7 +1,9 @@
 """A data buffer's entries on disk: files that are written once, each by a background thread while the run goes on.
 
 A checkpoint names the files that hold its entries; so to save a large buffer takes no longer than to write what came last. Files
-are written aside, flushed and renamed, and they stay until two checkpoints in a row have had no use for them.
+are written aside, flushed and renamed, and they stay until two checkpoints in a row have had no use for them; those that no checkpoint
+names only as long as the buffer has something of them. There is one write at a time: where the disk is slower than the run, what the
+buffer drops meanwhile is neither written nor kept for that.
 """
 
 import json
@@ -36,20 +38,20 @@ class BufferFiles:
         self._folder, self._name, self._buffer = folder, name, buffer
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._writes: list[Future[BufferFile]] = []
+        self._latest: Future[BufferFile] | None = None
         self._segments: list[BufferFile] = []
         self._named: set[str] = set()
         self._next = 0
 
     def write_new(self, least: int = 1) -> None:
-        """Has the entries that are not written yet written, if they take at least so many bytes, and returns at once."""
-        entries = self._buffer.since(self._next)
-        if sum(entry.bytes for entry in entries) >= least:
-            self._next = entries[-1].id + 1
-            self._writes.append(self._thread.submit(self._write, entries))
+        """Has the entries that are not written yet written, if they take at least so many bytes, and returns at once. While others are
+        being written it leaves them to the next call."""
+        if self._latest is None or self._latest.done():
+            self._write_rest(least)
 
     def index(self) -> "Future[dict[str, Any]]":
         """What ``load`` takes (plain values), of the buffer as it is now, once that is on disk; CheckpointError if it cannot be."""
-        self.write_new()
+        self._write_rest()
         writes, self._writes = self._writes, []
         return self._thread.submit(self._index, writes, self._buffer.counters())
 
@@ -63,13 +65,26 @@ class BufferFiles:
         self._next = index["next"] if ours else 0  # those of another worker, or split otherwise, are written again
         self._named = {Path(segment.path).name for segment in self._segments}
 
+    def _write_rest(self, least: int = 1) -> None:
+        entries = self._buffer.since(self._next)
+        if sum(entry.bytes for entry in entries) >= least:
+            self._next = entries[-1].id + 1
+            outdated = [write for write in self._writes if self._is_outdated(write)]
+            self._writes = [write for write in self._writes if write not in outdated]
+            self._latest = self._thread.submit(self._write, entries, [write.result() for write in outdated])
+            self._writes.append(self._latest)
+
+    def _is_outdated(self, write: Future[BufferFile]) -> bool:
+        return write.done() and write.exception() is None and write.result().last < self._buffer.oldest
+
     def _index(self, written: Sequence[Future[BufferFile]], counters: dict[str, int]) -> dict[str, Any]:
         self._segments += [write.result() for write in written]
         self._segments = [segment for segment in self._segments if segment.last >= counters["oldest"]]
         self._sweep()
         return counters | {"segments": [asdict(segment) for segment in self._segments]}
 
-    def _write(self, entries: Sequence[Entry]) -> BufferFile:
+    def _write(self, entries: Sequence[Entry], outdated: Sequence[BufferFile]) -> BufferFile:
+        """After that the ``outdated`` ones are deleted."""
         path = self._folder / self._name / f"{entries[0].id:09d}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(".partial")
@@ -81,6 +96,8 @@ class BufferFiles:
         digest = sha256_of(aside)
         aside.replace(path)
         flush(path.parent)
+        for each in outdated:
+            (self._folder / each.path).unlink(missing_ok=True)
         return BufferFile(str(path.relative_to(self._folder)), entries[-1].id, digest)
 
     def _sweep(self) -> None:

@@ -1,20 +1,24 @@
 """A buffer's entries on disk: what a checkpoint names is there, whatever was killed or lost."""
 
+import gc
 import random
 import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
+from weakref import ref
 
 import pytest
 import torch
 
 from engine.checkpoint import storage
-from engine.checkpoint.buffer_files import BufferFiles
+from engine.checkpoint.buffer_files import BufferFiles, write_entries
 from engine.checkpoint.verification import newest
-from engine.drafter.data_buffer import DataBuffer
+from engine.drafter.data_buffer import DataBuffer, Entry
 from engine.errors import CheckpointError
 
 WIDTH, PROMPT, TOKENS, PER_STEP = 2048, 2, 33, 8
@@ -49,6 +53,12 @@ def resumed(folder: Path, name: str = "buffer_0") -> tuple[DataBuffer, BufferFil
 def save(folder: Path, step: int, files: BufferFiles) -> None:
     storage.save(folder, step, {"buffer.json": files.index().result()})
     storage.prune(folder, 2)
+
+
+def write(files: BufferFiles) -> None:
+    """As ``write_new``, and waits for that."""
+    files.write_new()
+    files._thread.submit(lambda: None).result()
 
 
 def save_steps(folder: Path) -> None:
@@ -102,7 +112,7 @@ def test_a_save_writes_what_is_new_only(tmp_path: Path) -> None:
     buffer, files, _ = resumed(tmp_path)
     for step in range(3):
         fill(buffer, step)
-        files.write_new()
+        write(files)
     save(tmp_path, 2, files)
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "buffer_0").iterdir()}
     assert len(before) == 3
@@ -113,11 +123,52 @@ def test_a_save_writes_what_is_new_only(tmp_path: Path) -> None:
     assert len(after) == 4
 
 
+def test_without_a_checkpoint_files_stay_while_the_buffer_has_something_of_them(tmp_path: Path) -> None:
+    """And what a checkpoint names in any case."""
+    buffer, files, _ = resumed(tmp_path)
+    for step in range(60):
+        fill(buffer, step)
+        write(files)
+        if step in (5, 6):
+            save(tmp_path, step, files)
+        if step == 58:
+            assert [entry.id for entry in resumed(tmp_path)[0].since(0)] == list(range(7 * PER_STEP))
+    assert len(list((tmp_path / "buffer_0").iterdir())) == 7 + 13, "7 of checkpoints, and 13 hold a hundred responses"
+    save(tmp_path, 59, files)
+    check(resumed(tmp_path)[0], 60)
+
+
+def test_a_disk_that_is_slower_than_the_run_keeps_nothing_that_the_buffer_has_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_slowly(path: Path, entries: Sequence[Entry]) -> None:
+        begun.set()
+        free.wait()
+        write_entries(path, entries)
+
+    begun, free = Event(), Event()
+    monkeypatch.setattr("engine.checkpoint.buffer_files.write_entries", write_slowly)
+    buffer, files, _ = resumed(tmp_path)
+    known = []
+    for step in range(40):
+        fill(buffer, step)
+        known += [ref(entry) for entry in buffer.since(step * PER_STEP)]
+        files.write_new()
+        begun.wait()
+    gc.collect()
+    kept = [number for number, entry in enumerate(known) if entry() is not None]
+    free.set()
+    assert kept == [*range(PER_STEP), *range(40 * PER_STEP - 100, 40 * PER_STEP)], "of those dropped only what is being written"
+    save(tmp_path, 39, files)
+    assert len(list((tmp_path / "buffer_0").iterdir())) == 1
+    check(resumed(tmp_path)[0], 40)
+
+
 def test_files_go_once_two_checkpoints_have_no_use_for_them(tmp_path: Path) -> None:
     buffer, files, _ = resumed(tmp_path)
     for step in range(40):
         fill(buffer, step)
-        files.write_new()
+        write(files)
         if step % 10 == 9:
             save(tmp_path, step, files)
             for kept in (path for path in tmp_path.glob("step_*")):
@@ -132,7 +183,7 @@ def test_a_lost_file_costs_its_entries_only(tmp_path: Path, loss: str) -> None:
     buffer, files, _ = resumed(tmp_path)
     for step in range(3):
         fill(buffer, step)
-        files.write_new()
+        write(files)
     save(tmp_path, 2, files)
     lost = tmp_path / "buffer_0" / f"{PER_STEP:09d}.safetensors"
     if loss == "missing":
