@@ -2,7 +2,7 @@
 
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -21,9 +21,9 @@ WEIGHTS = "model.safetensors"
 EXPECTED = "expected of chains of 4, by responses held out of its pretraining"
 
 
-def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = unfenced) -> list[ArtifactSaved]:
+def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = unfenced) -> Iterator[ArtifactSaved]:
     """Writes folders and zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained. They are
-    made aside, and put into their place unless ``fence`` raises."""
+    made aside, and put into their place unless ``fence`` raises: the drafter first, as the disk may have no room for the policy's zip."""
     fence()
     folder, aside = out / "artifacts", out / f".artifacts.{secrets.token_hex(4)}"
     for left in out.glob(".artifacts.*"):
@@ -33,13 +33,14 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
     with writing(folder):
         if config.algorithm.steps:
             _describe_policy(made[0], config, out)
-        found = [_zipped(path, folder, config, card) for path in made]
-        fence()
         folder.mkdir(exist_ok=True)
-        for path in aside.iterdir():
-            _put(path, folder / path.name)
+        for path in sorted(made):
+            saved = _zipped(path, folder, config, card)
+            fence()
+            for each in (path, path.with_suffix(".zip")):
+                _put(each, folder / each.name)
+            yield saved
         aside.rmdir()
-    return found
 
 
 def _put(made: Path, place: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from transformers import PretrainedConfig
 
+from engine.checkpoint.verification import sha256_of
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import EAGLE3, OWN_EAGLE3, DrafterKind, weights_kind
 from engine.drafter.layout import BIAS, EMBEDDING, HEAD, IN_CONFIG, DrafterLayout
@@ -91,7 +91,7 @@ def _write(folder: Path, tensors: Mapping[str, Tensor], config: str, target: Pre
     save_file(dict(tensors), file, metadata={"format": "pt"})
     (folder / "config.json").write_text(config, encoding="utf-8")
     shutil.copymode(folder / "config.json", file)  # safetensors lets nobody else read it
-    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in (file, folder / "config.json")}
+    digests = {path.name: sha256_of(path) for path in (file, folder / "config.json")}
     drafted = len(tensors["d2t"]) if "d2t" in tensors else target.vocab_size
     vocabulary = None if drafted == target.vocab_size else (drafted, target.vocab_size)
     more = [part for part, name in (("embedding", EMBEDDING), ("LM head", HEAD)) if name in tensors]

@@ -13,6 +13,7 @@ from engine import artifacts
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig, parse
 from engine.drafter.model_card import DrafterCard
+from engine.drafter.zipped import write_zip
 from engine.errors import CheckpointError, TakenOverError
 from engine.events import DrafterPretrained, DrafterTrained, EventWriter, RunStarted, Speculation, StepFinished
 
@@ -126,7 +127,9 @@ def test_a_zip_says_what_is_in_it(tmp_path: Path) -> None:
 
 
 class Exporter:
-    """Workers that leave a policy of the text ``content``; ``interrupted`` is called while they do."""
+    """Workers that leave a policy of the text ``content``, and ``drafter`` if there is one; ``interrupted`` is called while they do."""
+
+    drafter: str | None = None
 
     def __init__(self, content: str, interrupted: Callable[[], object] = lambda: None) -> None:
         self.content, self.interrupted = content, interrupted
@@ -135,7 +138,11 @@ class Exporter:
         (folder / "policy").mkdir(parents=True)
         (folder / "policy" / "model.safetensors").write_text(self.content)
         self.interrupted()
-        return [folder / "policy"]
+        if self.drafter is None:
+            return [folder / "policy"]
+        (folder / "drafter").mkdir()
+        (folder / "drafter" / "model.safetensors").write_text(self.drafter)
+        return [folder / "policy", folder / "drafter"]
 
 
 def export(out: Path, workers: Exporter, events: EventWriter) -> list[str]:
@@ -173,3 +180,22 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     events.write(StepFinished(step=0, seconds=1, phases={}, metrics={"accept_length": 1.0, "reward_mean": 0.5}))
     with pytest.raises(CheckpointError, match="No space left on device"):
         export(tmp_path, Exporter("new"), events)
+
+
+def test_the_drafter_is_there_though_the_disk_has_no_room_for_the_policys_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_for_a_policy(folder: Path, path: Path) -> str:
+        if folder.name == "policy":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_zip(folder, path)
+
+    monkeypatch.setattr(artifacts, "write_zip", full_for_a_policy)
+    events = EventWriter(tmp_path / "events.jsonl")
+    events.write(StepFinished(step=0, seconds=1, phases={}, metrics={"accept_length": 1.0, "reward_mean": 0.5}))
+    workers = Exporter("new")
+    workers.drafter = "drafts"
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        export(tmp_path, workers, events)
+    assert sorted(path.name for path in (tmp_path / "artifacts").iterdir()) == ["drafter", "drafter.zip"]
+    monkeypatch.setattr(artifacts, "write_zip", write_zip)
+    assert export(tmp_path, workers, events) == ["artifacts/drafter.zip", "artifacts/policy.zip"]
+    assert {path.name for path in tmp_path.iterdir()} == {"artifacts", "events.jsonl"}

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from hashlib import sha256
@@ -160,3 +161,21 @@ def test_zip_is_the_folder_and_always_the_same(folder: Path, tmp_path: Path) -> 
     zipfile.ZipFile(tmp_path / "one.zip").extractall(tmp_path / "out")
     assert sorted(file.name for file in (tmp_path / "out" / "drafter").iterdir()) == ["README.md", "config.json", "model.safetensors"]
     assert (tmp_path / "out/drafter/model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+
+
+def test_a_zip_takes_no_memory_for_what_is_in_it(tmp_path: Path) -> None:
+    """A policy has many gigabytes."""
+    (tmp_path / "policy").mkdir()
+    (tmp_path / "policy" / "model.safetensors").write_bytes(bytes(range(256)) * 2**17)
+    tracemalloc.start()
+    try:
+        digest = write_zip(tmp_path / "policy", tmp_path / "streamed.zip")
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+    with zipfile.ZipFile(tmp_path / "whole.zip", "w") as archive:
+        archive.writestr(
+            zipfile.ZipInfo("policy/model.safetensors", (1980, 1, 1, 0, 0, 0)), (tmp_path / "policy" / "model.safetensors").read_bytes()
+        )
+    assert (tmp_path / "streamed.zip").read_bytes() == (tmp_path / "whole.zip").read_bytes()
+    assert digest == sha256((tmp_path / "whole.zip").read_bytes()).hexdigest()
