@@ -218,8 +218,8 @@ class Worker(LearnerRank):
                 spot.remember(number + BEFORE_STEPS, finished.take())
                 self.engine.release()  # training has the memory of the cache, which is made anew for the next responses
             alarms = self.engine.take_statistics().alarms
-        if not number:
-            self._first_responses = responses
+            if not number:
+                self._first_responses = responses
         lost, dropped = spot.take_lost()
         alarms += [*spot.take_alarms(), *dropped]
         tokens = sum(len(response) for _, response in responses) - lost.tokens
@@ -237,8 +237,8 @@ class Worker(LearnerRank):
         spot.write_new()
 
     def token_counts(self) -> Counter[int]:
-        """How often tokens occur in the first responses and their prompts, also in those that the buffer had no room for; but in none that
-        are held out."""
+        """How often tokens occur in the first responses that it wrote and their prompts, also in those that the buffer had no room for; but
+        in none that are held out."""
         taught = [pair for pair in self._first_responses if group_of(torch.tensor(pair[0])) % HELD_OUT_EVERY]
         return Counter(token for prompt, response in taught for token in (*prompt, *response))
 

@@ -112,11 +112,11 @@ class Pretraining:
             raise StoppedError("stopped while the drafter was being pretrained, as asked; --resume goes on from there")
 
     def _begin(self) -> list[PretrainingRound]:
-        """The first responses, and prompts, decide on the vocabulary."""
+        """The first responses, and prompts, decide on the vocabulary; where responses are given, all of them do."""
         began = time.monotonic()
         requests = self._requests(0)
         written = self._workers.pretrain(0, requests, sampling(self._config), None, WRITING * self._limit(0.0))
-        vocabulary = self._workers.begin_pretraining(self._prompt_tokens())
+        vocabulary = self._workers.begin_pretraining(self._expected_tokens())
         spent = time.monotonic() - began
         schedule = PretrainingSchedule(self._limit(spent), spent=spent)
         self._state = replace(self._written(written, len(requests)), round=1, schedule=schedule, first=spent, vocabulary=vocabulary)
@@ -222,10 +222,10 @@ class Pretraining:
         place = FIRST_ROUND + number
         return requests_for(place, 0, self._source.prompts(place, -(-responses // SIBLINGS)), SIBLINGS)
 
-    def _prompt_tokens(self) -> Counter[int]:
-        """How often tokens occur in many prompts: responses to them repeat their rare words."""
+    def _expected_tokens(self) -> Counter[int]:
+        """How often tokens occur in all that is given; else in many prompts: responses to them repeat their rare words."""
         if isinstance(self._source, GivenResponses):
-            return Counter()
+            return self._source.token_counts
         return Counter(token for prompt in self._source.prompts(FIRST_ROUND, MOST_PROMPTS) for token in prompt.tokens)
 
     def _event(self, shares: Sequence[PretrainingRound], judged: Judged) -> DrafterPretrained:

@@ -1,11 +1,15 @@
 """Prompts and responses from a file, to train a drafter on in place of what the model would write."""
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
+
+from engine.drafter.data_buffer import HELD_OUT_EVERY, group_of
 from engine.errors import DataError
 from engine.rollout.interface import PartialResponse, Request
 from engine.tasks import dataset
@@ -32,9 +36,14 @@ class GivenResponses:
         leave them; rows whose prompt alone is longer, or no token, are left out."""
         self._rows, self._tokenizer, self._longest = dataset.read(path), tokenizer, longest
         self._usable, place, rows = array("Q"), 0, iter(self._rows)
+        self.token_counts = Counter[int]()
+        """How often tokens occur in the rows that are of use, but for those that are held out of training."""
         while some := list(islice(rows, TOGETHER)):
-            found = self._tokens(some)
-            self._usable.extend(place + index for index, (prompt, response) in enumerate(found) if 0 < len(prompt) < longest and response)
+            for index, (prompt, response) in enumerate(self._tokens(some), place):
+                if 0 < len(prompt) < longest and response:
+                    self._usable.append(index)
+                    if group_of(torch.tensor(prompt)) % HELD_OUT_EVERY:
+                        self.token_counts.update((*prompt, *response))
             place += len(some)
         self.left_out = place - len(self._usable)
         """Rows that are of no use."""

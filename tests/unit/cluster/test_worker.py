@@ -25,7 +25,7 @@ from engine.drafter.model_card import DrafterCard
 from engine.models.load import load_model
 from engine.policy.training.training_row import TrainingRow
 from engine.pretraining.schedule import PretrainingSchedule
-from engine.rollout.interface import Completion, Request, Sampling
+from engine.rollout.interface import Completion, PartialResponse, Request, Sampling
 
 REQUESTS = [Request(index, index // 2, tuple(range(3, 13))) for index in range(4)]
 
@@ -169,6 +169,14 @@ def test_a_pretraining_has_the_buffers_share_of_memory_and_tells_what_did_not_fi
     written = worker.answer(requests, Sampling(max_new_tokens=24)).completions
     taught = [each for each in written if group_of(torch.tensor(each.request.prompt)) % HELD_OUT_EVERY]
     assert worker.token_counts() == Counter(token for each in taught for token in (*each.request.prompt, *each.tokens)), "dropped or not"
+
+
+def test_tokens_of_given_responses_are_not_counted_again(random_model: Path) -> None:
+    """Whoever gives them has counted all of them."""
+    worker = pretraining_worker(random_model)
+    requests = [Request(index, index, (3 + index, 5, 7), PartialResponse((2, 4, 6))) for index in range(8)]
+    assert worker.pretrain(0, requests, Sampling(), None, 60.0).responses == 8
+    assert not worker.token_counts()
 
 
 def test_the_first_responses_of_a_pretraining_end_in_time(random_model: Path) -> None:

@@ -1,6 +1,7 @@
 """Rounds of pretraining with workers that take no time: what is saved, and how long it lasts."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -44,6 +45,7 @@ class Group:
         self._clock, self._writing, self._workers, self._least = clock, writing, workers, least
         self.rates: list[float] = []
         self.averaged: list[float] = []
+        self.expected = Counter[int]()
 
     def pretrain(
         self, _: int, requests: Sequence[Request], sampling: Sampling, schedule: PretrainingSchedule | None, seconds: float
@@ -62,8 +64,8 @@ class Group:
         assert microsteps == [1] * self._workers
         self.averaged.append(self._clock.now)
 
-    def begin_pretraining(self, _: object) -> None:
-        return None
+    def begin_pretraining(self, expected: Counter[int]) -> None:
+        self.expected = expected
 
     def publish_pretrained(self, _: Sequence[int]) -> tuple[int, Judged]:
         return len(self.rates), Judged(len(self.rates) / 100)
@@ -273,6 +275,13 @@ def test_given_rows_are_read_once_if_there_is_room_for_them(clock: Clock, tmp_pa
     assert group.read == list(range(150))
     assert (last.done, last.responses) == (True, 150)
     assert clock.now == pytest.approx(60, abs=6), "all of the time that is left is for training"
+
+
+def test_the_vocabulary_is_chosen_from_all_rows_that_are_given(clock: Clock, tmp_path: Path) -> None:
+    """The first 64 that a worker reads may be of one kind, and lack the tokens of all others."""
+    read(group := Reading(clock), tmp_path, rows=150)
+    assert group.expected == GivenResponses(tmp_path / "given.jsonl", load_tokenizer(TINY), 64).token_counts
+    assert group.expected.total() > 64 * 6
 
 
 def test_given_rows_that_memory_has_no_room_for_are_read_again_and_are_not_new(clock: Clock, tmp_path: Path) -> None:

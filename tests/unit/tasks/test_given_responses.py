@@ -2,10 +2,12 @@
 
 import json
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizer_calls import read_characters
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -14,6 +16,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
 from engine.config.task import PromptsConfig
+from engine.drafter.data_buffer import HELD_OUT_EVERY, group_of
 from engine.errors import DataError
 from engine.models.folder import TINY
 from engine.models.load import load_tokenizer
@@ -40,6 +43,15 @@ def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_
     assert [request.prompt for request in source.requests(3, 2)] == [second.prompt], "none behind the end"
     assert [request.prompt for request in source.requests(4, 2)] == [first.prompt, second.prompt]
     assert len({request.id for place in range(0, 6, 2) for request in source.requests(place, 2)}) == 6
+
+
+def test_the_tokens_of_all_rows_are_counted_but_for_those_that_are_held_out(tmp_path: Path) -> None:
+    rows = [{"prompt": f"{row}+1=", "response": str(row + 1)} for row in range(600)]
+    source = given(tmp_path, *rows, {"prompt": "1" * 70, "response": "left out"})
+    requests = source.requests(0, 600)
+    taught = [request for request in requests if group_of(torch.tensor(request.prompt)) % HELD_OUT_EVERY]
+    assert 0 < len(taught) < 600
+    assert source.token_counts == Counter(token for each in taught for token in (*each.prompt, *each.begun.tokens))
 
 
 def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Path) -> None:
