@@ -88,7 +88,7 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
 def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool, fence: Fence) -> Iterator[AnyEvent]:
     tokenizer, given = load_tokenizer(resolve(config.model.path)), config.drafter.pretrain_responses
     longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
-    source = GivenResponses(given, tokenizer, longest) if given else build_task(config.task, config.seed, tokenizer)
+    source = GivenResponses(given, tokenizer, longest, config.seed) if given else build_task(config.task, config.seed, tokenizer)
     return Pretraining(config, workers, source, out, fence).run(out / STOP, resume)
 
 

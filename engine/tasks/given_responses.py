@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,10 +29,10 @@ Tokens of text have four or so."""
 
 
 class GivenResponses:
-    """The file's rows as requests that have been answered already; past its end it begins anew. Nothing else of it is in memory. Its
-    length is the number of rows that are of use."""
+    """The file's rows as requests that have been answered already, in an order that ``seed`` decides on; past the last one it begins anew.
+    Nothing else of it is in memory. Its length is the number of rows that are of use."""
 
-    def __init__(self, path: Path, tokenizer: "PreTrainedTokenizerBase", longest: int) -> None:
+    def __init__(self, path: Path, tokenizer: "PreTrainedTokenizerBase", longest: int, seed: int) -> None:
         """DataError if the file is not readable, or has a row without a prompt or response. Responses are cut to what ``longest`` tokens
         leave them; rows whose prompt alone is longer, or no token, are left out."""
         self._rows, self._tokenizer, self._longest = dataset.read(path), tokenizer, longest
@@ -49,12 +50,13 @@ class GivenResponses:
         """Rows that are of no use."""
         if not self._usable:
             raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens, which is all that the model can hold")
+        Random(seed).shuffle(self._usable)  # the first rows judge all others, and a file often has one kind of rows after the other
 
     def __len__(self) -> int:
         return len(self._usable)
 
     def requests(self, first: int, count: int) -> list[Request]:
-        """``count`` rows after the ``first`` ones, but none behind the end of the file: there the next call begins anew. Of a file with
+        """``count`` rows after the ``first`` ones, but none behind the last one: there the next call begins anew. Of a file with
         fewer rows than that, as many all the same: every worker needs some."""
         left = len(self) - first % len(self)
         places = range(first, first + (min(count, left) if count <= len(self) else count))

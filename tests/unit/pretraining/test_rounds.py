@@ -264,7 +264,7 @@ def read(group: Group, out: Path, rows: int, resume: bool = False, workers: int 
     file = out / "given.jsonl"
     file.write_text("".join(f'{{"prompt": "{row}+1=", "response": "{row + 1}"}}\n' for row in range(rows)))
     settings = config(1).model_copy(update={"cluster": config(1).cluster.model_copy(update={"workers": workers})})
-    source = GivenResponses(file, load_tokenizer(TINY), 64)
+    source = GivenResponses(file, load_tokenizer(TINY), 64, seed=0)
     events = Pretraining(settings, cast(WorkerGroup, group), source, out).run(out / "stop", resume)
     return [event for event in events if isinstance(event, DrafterPretrained)]
 
@@ -280,7 +280,7 @@ def test_given_rows_are_read_once_if_there_is_room_for_them(clock: Clock, tmp_pa
 def test_the_vocabulary_is_chosen_from_all_rows_that_are_given(clock: Clock, tmp_path: Path) -> None:
     """The first 64 that a worker reads may be of one kind, and lack the tokens of all others."""
     read(group := Reading(clock), tmp_path, rows=150)
-    assert group.expected == GivenResponses(tmp_path / "given.jsonl", load_tokenizer(TINY), 64).token_counts
+    assert group.expected == GivenResponses(tmp_path / "given.jsonl", load_tokenizer(TINY), 64, seed=0).token_counts
     assert group.expected.total() > 64 * 6
 
 

@@ -26,23 +26,39 @@ from engine.tasks.registry import build_task
 TOKENIZER = load_tokenizer(TINY)
 
 
-def given(folder: Path, *rows: dict[str, Any], longest: int = 64) -> GivenResponses:
+def given(folder: Path, *rows: dict[str, Any], longest: int = 64, seed: int = 0) -> GivenResponses:
     file = folder / "given.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return GivenResponses(file, TOKENIZER, longest)
+    return GivenResponses(file, TOKENIZER, longest, seed)
 
 
 def test_rows_become_requests_that_are_answered_and_begin_anew_past_the_end(tmp_path: Path) -> None:
     source = given(tmp_path, {"prompt": "1+1=", "response": "2"}, {"question": "2+2=", "answer": "4"})
     first, second = source.requests(0, 2)
-    assert TOKENIZER.decode(list(first.prompt)) == "1+1="
-    assert first.begun.tokens == (*TOKENIZER("2").input_ids, TOKENIZER.eos_token_id)
-    assert TOKENIZER.decode(list(second.prompt)) == "2+2="
+    answered = {TOKENIZER.decode(list(request.prompt)): request.begun.tokens for request in (first, second)}
+    assert answered == {
+        question: (*TOKENIZER(answer).input_ids, TOKENIZER.eos_token_id) for question, answer in (("1+1=", "2"), ("2+2=", "4"))
+    }
     (third,) = source.requests(1, 1)
     assert third.prompt == second.prompt, "the next round goes on where the one before ended"
     assert [request.prompt for request in source.requests(3, 2)] == [second.prompt], "none behind the end"
     assert [request.prompt for request in source.requests(4, 2)] == [first.prompt, second.prompt]
     assert len({request.id for place in range(0, 6, 2) for request in source.requests(place, 2)}) == 6
+
+
+def test_the_first_rows_are_of_every_kind_that_the_file_has(tmp_path: Path) -> None:
+    """They judge all that come later, and were only those at the head of the file when rows were read in its order."""
+    rows = [{"prompt": f"{row}{'+' if row < 150 else '*'}1=", "response": "2"} for row in range(300)]
+
+    def order(seed: int) -> list[str]:
+        source = given(tmp_path, *rows, seed=seed)
+        return [TOKENIZER.decode(list(request.prompt)) for first in (0, 64) for request in source.requests(first, 64 if not first else 236)]
+
+    found = order(seed=1)
+    assert sorted(found) == sorted(row["prompt"] for row in rows), "each once"
+    assert 16 < sum("*" in prompt for prompt in found[:64]) < 48
+    assert order(seed=1) == found, "what is resumed goes on in the same order"
+    assert order(seed=2) != found
 
 
 def test_the_tokens_of_all_rows_are_counted_but_for_those_that_are_held_out(tmp_path: Path) -> None:
@@ -102,9 +118,9 @@ def test_rows_whose_prompts_are_of_no_use_are_left_out_and_are_not_tokenised_to_
     file = tmp_path / "given.jsonl"
     prompts = (f"a{' ' * 10_000}a", "\u200b", "a " * 20, "a", "a a")
     file.write_text("".join(json.dumps({"prompt": prompt, "response": "a"}) + "\n" for prompt in prompts))
-    source = GivenResponses(file, word_tokenizer(), 10)
+    source = GivenResponses(file, word_tokenizer(), 10, seed=0)
     assert (len(source), source.left_out) == (2, 3)
-    assert [request.prompt for request in source.requests(0, 2)] == [(0,), (0, 0)]
+    assert {request.prompt for request in source.requests(0, 2)} == {(0,), (0, 0)}
     assert max(read) <= 160
 
 
@@ -118,7 +134,7 @@ def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
     tokenizer = word_tokenizer(eos_token="<eos>")
     file = tmp_path / "given.jsonl"
     file.write_text("".join(json.dumps({"prompt": "a", "response": f"a{' ' * spaces}a"}) + "\n" for spaces in (50, 200)))
-    assert [request.begun.tokens for request in GivenResponses(file, tokenizer, 10).requests(0, 2)] == [(0, 0, 1), (0,)]
+    assert {request.begun.tokens for request in GivenResponses(file, tokenizer, 10, seed=0).requests(0, 2)} == {(0, 0, 1), (0,)}
 
 
 @pytest.mark.parametrize(
