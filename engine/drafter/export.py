@@ -29,8 +29,9 @@ TOKEN_MAP = "token_map.pt"
 def write_drafter_folder(folder: Path, weights: Mapping[str, Tensor], target: PretrainedConfig, card: DrafterCard) -> None:
     """Writes config.json, model.safetensors and README.md. ``weights`` as in ``Drafter.state_dict``, of any layout.
 
-    SGLang reads it, too, unless the drafter has a draft vocabulary and no head of its own: see ``write_serving_folder``. Its EAGLE layer
-    has a bias in ``fc``, which is left random unless the file sets it: it is written as zeros.
+    SGLang reads it, too, unless the drafter has a draft vocabulary and no head of its own (see ``write_serving_folder``) or is an EAGLE
+    drafter of a qwen3, for which it has no class. Its EAGLE layer has a bias in ``fc``, which is left random unless the file sets it: it is
+    written as zeros.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in IN_CONFIG}
     if weights_kind(weights) == "eagle" and BIAS not in weights:

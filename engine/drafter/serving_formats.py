@@ -21,6 +21,7 @@ from engine.errors import ModelError
 
 ServingFormat = Literal["sglang", "vllm"]
 ARCHITECTURES = {"llama": "LlamaForCausalLMEagle", "qwen2": "Qwen2ForCausalLMEagle", "qwen3": "Qwen3ForCausalLMEagle"}
+"""Of an EAGLE drafter's folder, by the family of its layer. SGLang has those of llama and qwen2 only: qwen3's is for folders of ours."""
 SPECULATORS_VERSION = "0.7.0"
 """Of the schema that is followed."""
 DRAFTED = 3
@@ -32,7 +33,7 @@ COPIED = "copied_from_target"
 def serving_tensors(weights: Mapping[str, Tensor], target: PretrainedConfig, head: Tensor, form: ServingFormat) -> dict[str, Tensor]:
     """What the file holds; ``head`` [V, H] is the target's. ModelError if the format cannot say what the drafter is."""
     layout = DrafterLayout.of(weights)
-    _check(layout, form)
+    _check(layout, form, target.model_type)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items() if name not in IN_CONFIG}
     dtype = tensors["fc.weight"].dtype
     if layout.kind == "eagle":
@@ -80,7 +81,11 @@ def aux_layers(target: PretrainedConfig) -> dict[str, Any]:
     return {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": read}
 
 
-def _check(layout: DrafterLayout, form: ServingFormat) -> None:
+def _check(layout: DrafterLayout, form: ServingFormat, family: str) -> None:
+    if layout.kind == "eagle" and family == "qwen3":
+        raise ModelError(
+            "serving engines have no EAGLE drafter for qwen3 models, but EAGLE-3: train one with longtail drafter train --recipe eagle3"
+        )
     if form == "vllm" and layout.kind == "eagle":
         raise ModelError("the speculators format has EAGLE-3 drafters only; export this EAGLE drafter with --format sglang")
     if layout.kind == "eagle" and layout.head:

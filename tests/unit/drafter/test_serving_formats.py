@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from layout_cases import LAYOUTS, equal, random_weights
+from models_for_tests import make_random_model
 from safetensors.torch import load_file
 from test_draft_vocabulary import SOME
 from transformers import AutoConfig, LlamaConfig, PretrainedConfig, Qwen2ForCausalLM
@@ -161,6 +162,22 @@ def test_an_export_says_what_sglang_puts_in_place(tmp_path: Path, random_model: 
         write_drafter_folder(tmp_path / name, weights, config, DrafterCard(str(random_model), "countdown", 3))
         assert main(["export", str(tmp_path / name), "--format", "sglang", "--out", str(tmp_path / f"{name} exported")]) == 0
         assert ("SGLang puts the model's in its place" in capsys.readouterr().out) == (name == "own")
+
+
+@pytest.mark.parametrize("form", ["sglang", "vllm"])
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_an_eagle_drafter_of_a_qwen3_is_for_runs_and_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: DrafterKind, form: str
+) -> None:
+    """SGLang has no class for it, so that it could not start with what was exported."""
+    model, folder, out = make_random_model(tmp_path / "model", "qwen3"), tmp_path / "drafter", tmp_path / "out"
+    config, refused = AutoConfig.from_pretrained(model), kind == "eagle"
+    weights = random_weights(DrafterLayout(kind), config)
+    write_drafter_folder(folder, weights, config, DrafterCard(str(model), "countdown", 3))
+    assert equal(load_drafter_folder(folder, config, kind), weights)
+    assert main(["export", str(folder), "--format", form, "--out", str(out)]) == (2 if refused else 0)
+    assert ("train one with longtail drafter train --recipe eagle3" in capsys.readouterr().err) == refused
+    assert (out / "model.safetensors").exists() != refused
 
 
 def test_what_sglang_would_ignore_is_refused(config: PretrainedConfig) -> None:
