@@ -31,7 +31,7 @@ FOLDER, STATE, WORKERS = "pretraining", "state.json", "workers"
 FIRST_ROUND = 10**6
 """Behind the steps of a run: its own prompts are others, and so is their noise."""
 RESPONSES, SIBLINGS, LEAST_PROMPTS = 64, 2, 8
-"""That a worker writes in a round, at most, and to a prompt: siblings share its prefill."""
+"""That a worker writes in a round, at most, and to a prompt: siblings share its prefill, but at temperature 0 they are all the same."""
 LEAST_SECONDS = 5.0
 APART, AVERAGING = 8.0, 0.05
 """Seconds for which workers train copies of their own before these are averaged, and the share of the time that this takes at most."""
@@ -215,12 +215,13 @@ class Pretraining:
 
     def _requests(self, number: int) -> list[Request]:
         """Those of a round, for all workers."""
-        most = max(min(RESPONSES, self._config.rollout.max_batch), LEAST_PROMPTS * SIBLINGS)  # of fewer none may be left to train on
+        siblings = SIBLINGS if self._config.rollout.temperature > 0 else 1
+        most = max(min(RESPONSES, self._config.rollout.max_batch), LEAST_PROMPTS * siblings)  # of fewer none may be left to train on
         responses = most * self._config.cluster.workers
         if isinstance(self._source, GivenResponses):
             return self._source.requests(self._state.asked, responses)
         place = FIRST_ROUND + number
-        return requests_for(place, 0, self._source.prompts(place, -(-responses // SIBLINGS)), SIBLINGS)
+        return requests_for(place, 0, self._source.prompts(place, -(-responses // siblings)), siblings)
 
     def _expected_tokens(self) -> Counter[int]:
         """How often tokens occur in all that is given; else in many prompts: responses to them repeat their rare words."""

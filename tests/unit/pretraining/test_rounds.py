@@ -238,12 +238,16 @@ def test_copies_are_averaged_while_they_are_trained(clock: Clock, tmp_path: Path
     assert lengths[:-1] == pytest.approx([90.0] * (len(lengths) - 1))
 
 
+@pytest.mark.parametrize(("temperature", "siblings"), [(1.0, 2), (0.0, 1)])
 @pytest.mark.parametrize("batch", [1, 2, 64])
-def test_a_round_has_prompts_enough_to_train_on_and_to_judge_by(tmp_path: Path, batch: int) -> None:
-    """The engine runs so many at a time: one prompt alone would be held out, and nothing left."""
-    small = config(1).model_copy(update={"rollout": config(1).rollout.model_copy(update={"max_batch": batch})})
-    pretraining = Pretraining(small, cast(WorkerGroup, None), cast(Task, Prompts()), tmp_path)
-    assert len({request.group for request in pretraining._requests(0)}) == max(8, batch // 2)
+def test_a_round_has_prompts_enough_to_train_on_and_to_judge_by(tmp_path: Path, batch: int, temperature: float, siblings: int) -> None:
+    """The engine runs so many at a time: one prompt alone would be held out, and nothing left. At temperature 0 a prompt has one response:
+    others would be the same."""
+    rollout = config(1).rollout.model_copy(update={"max_batch": batch, "temperature": temperature})
+    pretraining = Pretraining(config(1).model_copy(update={"rollout": rollout}), cast(WorkerGroup, None), cast(Task, Prompts()), tmp_path)
+    requests = pretraining._requests(0)
+    assert len({request.group for request in requests}) == max(8, batch // siblings)
+    assert len(requests) == siblings * max(8, batch // siblings)
 
 
 class Reading(Group):
