@@ -22,7 +22,7 @@ from engine.models.load import resolve_drafter
 from engine.pretraining.pretraining_round import PretrainingRound
 from engine.pretraining.schedule import TRAINING, PretrainingSchedule
 from engine.rollout.interface import Request
-from engine.tasks.given_responses import GivenResponses
+from engine.tasks.given_responses import RAISED_BY, GivenResponses
 
 if TYPE_CHECKING:
     from engine.tasks.task import Task
@@ -133,6 +133,9 @@ class Pretraining:
         told = f"{state.responses} responses after {state.schedule.spent:.0f} s; drafts are of {chosen}"
         if isinstance(self._source, GivenResponses) and self._source.left_out:
             told += f"; rows of the file left out, as their prompts are too long or have no tokens: {self._source.left_out}"
+        if isinstance(self._source, GivenResponses) and self._source.cut:
+            told += f"; responses cut where they have {self._source.longest} tokens with their prompts: {self._source.cut}"
+            told += f" ({RAISED_BY} raises that)"
         return Log(level="info", message=told)
 
     def _alarms(self, shares: Sequence[PretrainingRound]) -> Iterator[Log]:

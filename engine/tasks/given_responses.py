@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -28,6 +28,20 @@ CHARACTERS = 16
 Tokens of text have four or so."""
 
 
+RAISED_BY = "rollout.max_new_tokens (--max-new-tokens)"
+
+
+class Tokens(NamedTuple):
+    """Those of a row; ``cut``: its response would go on."""
+
+    prompt: tuple[int, ...]
+    response: tuple[int, ...]
+    cut: bool
+
+
+NOTHING = Tokens((), (), cut=False)
+
+
 class GivenResponses:
     """The file's rows as requests that have been answered already, in an order that ``seed`` decides on; past the last one it begins anew.
     Nothing else of it is in memory. Its length is the number of rows that are of use."""
@@ -35,21 +49,24 @@ class GivenResponses:
     def __init__(self, path: Path, tokenizer: "PreTrainedTokenizerBase", longest: int, seed: int) -> None:
         """DataError if the file is not readable, or has a row without a prompt or response. Responses are cut to what ``longest`` tokens
         leave them; rows whose prompt alone is longer, or no token, are left out."""
-        self._rows, self._tokenizer, self._longest = dataset.read(path), tokenizer, longest
+        self._rows, self._tokenizer, self.longest = dataset.read(path), tokenizer, longest
         self._usable, place, rows = array("Q"), 0, iter(self._rows)
         self.token_counts = Counter[int]()
         """How often tokens occur in the rows that are of use, but for those that are held out of training."""
+        self.cut = 0
+        """Rows that are of use, but whose responses are cut."""
         while some := list(islice(rows, TOGETHER)):
-            for index, (prompt, response) in enumerate(self._tokens(some), place):
-                if 0 < len(prompt) < longest and response:
+            for index, (prompt, response, cut) in enumerate(self._tokens(some), place):
+                if prompt and response:
                     self._usable.append(index)
+                    self.cut += cut
                     if group_of(torch.tensor(prompt)) % HELD_OUT_EVERY:
                         self.token_counts.update((*prompt, *response))
             place += len(some)
         self.left_out = place - len(self._usable)
         """Rows that are of no use."""
         if not self._usable:
-            raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens, which is all that the model can hold")
+            raise DataError(f"{path}: no row has a prompt and a response within {longest} tokens; {RAISED_BY} raises that")
         Random(seed).shuffle(self._usable)  # the first rows judge all others, and a file often has one kind of rows after the other
 
     def __len__(self) -> int:
@@ -61,16 +78,17 @@ class GivenResponses:
         left = len(self) - first % len(self)
         places = range(first, first + (min(count, left) if count <= len(self) else count))
         chosen = self._tokens([self._rows[self._usable[place % len(self)]] for place in places])
-        return [Request(place, place, prompt, PartialResponse(response)) for place, (prompt, response) in zip(places, chosen, strict=True)]
+        return [Request(place, place, row.prompt, PartialResponse(row.response)) for place, row in zip(places, chosen, strict=True)]
 
-    def _tokens(self, rows: Sequence[Example]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    def _tokens(self, rows: Sequence[Example]) -> list[Tokens]:
         prompts, texts = zip(*pairs(rows), strict=True)
-        most = CHARACTERS * self._longest
+        most = CHARACTERS * self.longest
         _, encoded = encode(self._tokenizer, [[prompt[:most]] for prompt in prompts])
         responses: Sequence[list[int]] = self._tokenizer([text[:most] for text in texts], add_special_tokens=False, verbose=False).input_ids
         ends = [self._tokenizer.eos_token_id] if isinstance(self._tokenizer.eos_token_id, int) else []
-        found = [
-            (tuple(prompt), tuple([*response, *(ends if len(text) <= most else [])][: max(self._longest - len(prompt), 0)]))
-            for prompt, text, response in zip(encoded, texts, responses, strict=True)
-        ]
-        return [pair if len(prompt) <= most else ((), ()) for prompt, pair in zip(prompts, found, strict=True)]
+        found = []
+        for prompt, ids, text, response in zip(prompts, encoded, texts, responses, strict=True):
+            room = self.longest - len(ids) if len(prompt) <= most else 0
+            whole = [*response, *(ends if len(text) <= most else [])]
+            found.append(Tokens(tuple(ids), tuple(whole[:room]), len(text) > most or len(whole) > room) if room > 0 else NOTHING)
+        return found

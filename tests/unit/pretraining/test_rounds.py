@@ -264,13 +264,16 @@ class Reading(Group):
 
 
 def read(group: Group, out: Path, rows: int, resume: bool = False, workers: int = 1) -> list[DrafterPretrained]:
+    return [event for event in told(group, out, rows, resume, workers) if isinstance(event, DrafterPretrained)]
+
+
+def told(group: Group, out: Path, rows: int, resume: bool = False, workers: int = 1, longest: int = 64) -> list[AnyEvent]:
     out.mkdir(exist_ok=True)
     file = out / "given.jsonl"
     file.write_text("".join(f'{{"prompt": "{row}+1=", "response": "{row + 1}"}}\n' for row in range(rows)))
     settings = config(1).model_copy(update={"cluster": config(1).cluster.model_copy(update={"workers": workers})})
-    source = GivenResponses(file, load_tokenizer(TINY), 64, seed=0)
-    events = Pretraining(settings, cast(WorkerGroup, group), source, out).run(out / "stop", resume)
-    return [event for event in events if isinstance(event, DrafterPretrained)]
+    source = GivenResponses(file, load_tokenizer(TINY), longest, seed=0)
+    return list(Pretraining(settings, cast(WorkerGroup, group), source, out).run(out / "stop", resume))
 
 
 def test_given_rows_are_read_once_if_there_is_room_for_them(clock: Clock, tmp_path: Path) -> None:
@@ -279,6 +282,14 @@ def test_given_rows_are_read_once_if_there_is_room_for_them(clock: Clock, tmp_pa
     assert group.read == list(range(150))
     assert (last.done, last.responses) == (True, 150)
     assert clock.now == pytest.approx(60, abs=6), "all of the time that is left is for training"
+
+
+@pytest.mark.parametrize(("longest", "cut"), [(64, ""), (6, "responses cut where they have 6 tokens with their prompts: 91 (")])
+def test_how_many_given_responses_are_cut_is_told(clock: Clock, tmp_path: Path, longest: int, cut: str) -> None:
+    """Of ``9+1=`` there is room for ``10`` and no end, of ``99+1=`` for one digit."""
+    logs = [event.message for event in told(Reading(clock), tmp_path, rows=100, longest=longest) if isinstance(event, Log)]
+    (begun,) = (message for message in logs if "drafts are of" in message)
+    assert (cut in begun, "--max-new-tokens" in begun) == (True, bool(cut))
 
 
 def test_the_vocabulary_is_chosen_from_all_rows_that_are_given(clock: Clock, tmp_path: Path) -> None:

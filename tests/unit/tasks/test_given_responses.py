@@ -87,6 +87,7 @@ def test_what_is_too_long_is_cut_or_left_out(tmp_path: Path) -> None:
     source = given(tmp_path, {"prompt": "1" * 70, "response": "2"}, {"prompt": "1" * 60, "response": "2" * 60})
     (request,) = source.requests(0, 1)
     assert (len(request.prompt), len(request.begun.tokens)) == (60, 4)
+    assert (len(source), source.left_out, source.cut) == (1, 1, 1)
     with pytest.raises(DataError, match="within 10 tokens"):
         given(tmp_path, {"prompt": "1" * 70, "response": "2"}, longest=10)
 
@@ -134,7 +135,9 @@ def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
     tokenizer = word_tokenizer(eos_token="<eos>")
     file = tmp_path / "given.jsonl"
     file.write_text("".join(json.dumps({"prompt": "a", "response": f"a{' ' * spaces}a"}) + "\n" for spaces in (50, 200)))
-    assert {request.begun.tokens for request in GivenResponses(file, tokenizer, 10, seed=0).requests(0, 2)} == {(0, 0, 1), (0,)}
+    source = GivenResponses(file, tokenizer, 10, seed=0)
+    assert {request.begun.tokens for request in source.requests(0, 2)} == {(0, 0, 1), (0,)}
+    assert source.cut == 1
 
 
 @pytest.mark.parametrize(
