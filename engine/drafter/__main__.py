@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         default="countdown",
         help=f"{', '.join(GENERATED)}, or a JSONL or parquet file of maths questions and answers that it was not trained on",
     )
-    measure.add_argument("--prompts", type=_positive, default=64)
+    measure.add_argument("--prompts", type=_positive, default=64, help="at most: of a file that has fewer, each is used once")
     measure.add_argument("--max-new-tokens", type=_positive, default=512)
     measure.add_argument("--temperature", type=float, default=1.0, help="0 is greedy")
     measure.add_argument("--top-p", type=float, default=1.0)

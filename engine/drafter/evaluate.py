@@ -89,6 +89,7 @@ class DrafterMeasurement:
 def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: int, sampling: Sampling) -> dict[str, Any]:
     """Accept length and acceptance by position of a chain of 6 and of the default tree, and the top-1 agreement of drafter and target.
 
+    On at most ``prompts`` prompts, each once.
     ``model`` None is the one that the folder's card names. ModelError, ConfigError or DataError say what does not fit.
     """
     files = drafter_files(folder)
@@ -98,7 +99,8 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
     weights = load_drafter_folder(folder, target.config, drafter_kind(folder))
     tokenizer = load_tokenizer(source)
     found = build_task(task, FRESH + sampling.seed, tokenizer).prompts(0, prompts)
-    requests = [Request(index, index, prompt.tokens) for index, prompt in enumerate(found)]
+    distinct = dict.fromkeys(prompt.tokens for prompt in found)  # a file with fewer rows begins anew
+    requests = [Request(index, index, tokens) for index, tokens in enumerate(distinct)]
     prompt, response, context = max(len(request.prompt) for request in requests), sampling.max_new_tokens, read_facts(source).context
     if prompt + response > context:
         raise ConfigError(
@@ -113,7 +115,7 @@ def evaluate_folder(folder: Path, model: str | None, task: TaskConfig, prompts: 
         "sha256": sha256(b"".join(file.read_bytes() for file in files)).hexdigest(),
         "base_model": base,
         "task": task.name,
-        "prompts": prompts,
+        "prompts": len(requests),
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top1_agreement": round(bench.agreement(weights, buffer), 4),

@@ -121,6 +121,15 @@ def test_maths_questions_of_a_file(folder: Path, capsys: pytest.CaptureFixture[s
     assert measured(capsys, str(folder), "--task", str(data))["task"] == "math"
 
 
+def test_prompts_of_a_file_with_fewer_are_used_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Said again they would count as others, in the figures and on the card."""
+    data = tmp_path / "few.jsonl"
+    data.write_text("".join(f'{{"question": "{first}+1=", "answer": "#### {first + 1}"}}\n' for first in (1, 2, 3, 3)))
+    result = measured(capsys, str(folder), "--task", str(data), "--write-card")
+    assert result["prompts"] == 3
+    assert "| measured in | chains of 6, 3 prompts of math, temp" in (folder / "README.md").read_text()
+
+
 def test_the_table_has_a_line_for_each_strategy(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(folder), *QUICK]) == 0
     lines = capsys.readouterr().out.splitlines()
