@@ -45,7 +45,7 @@ def export(options: argparse.Namespace) -> None:
     base = options.model or base_model(options.folder)
     target = load_model(resolve(base), "auto")
     embedding, head = ends(target)
-    weights = load_drafter_folder(options.folder, target.config, drafter_kind(options.folder))
+    weights = without_copies(load_drafter_folder(options.folder, target.config, drafter_kind(options.folder)), embedding, head)
     card = DrafterCard(base, f"as of {options.folder.name}, which this was exported from", 0)
     taken = ConfigError(f"--out: another process is writing {options.out}; wait for it, or choose another folder")
     with writing(options.out), locked(out.with_name(f".{out.name}.part"), taken) as aside:
@@ -57,5 +57,5 @@ def export(options: argparse.Namespace) -> None:
         finally:
             shutil.rmtree(aside, ignore_errors=True)
     print(f"{options.out}: the drafter for {base}, as {options.format} reads it")
-    if options.format == "sglang" and DrafterLayout.of(without_copies(weights, embedding, head)).embedding:
+    if options.format == "sglang" and DrafterLayout.of(weights).embedding:
         print("it has an embedding of its own: SGLang puts the model's in its place, so that fewer drafts may be accepted")

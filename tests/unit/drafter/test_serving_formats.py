@@ -162,6 +162,19 @@ def test_an_export_says_what_sglang_puts_in_place(tmp_path: Path, random_model: 
         write_drafter_folder(tmp_path / name, weights, config, DrafterCard(str(random_model), "countdown", 3))
         assert main(["export", str(tmp_path / name), "--format", "sglang", "--out", str(tmp_path / f"{name} exported")]) == 0
         assert ("SGLang puts the model's in its place" in capsys.readouterr().out) == (name == "own")
+        assert ("embed_tokens.weight" in load_file(tmp_path / f"{name} exported" / "model.safetensors")) == (name == "own")
+
+
+@pytest.mark.parametrize("kind", ["eagle", "eagle3"])
+def test_copies_of_the_targets_tensors_are_left_out_of_an_export(tmp_path: Path, random_model: Path, kind: DrafterKind) -> None:
+    """So that the drafter follows its target; and an EAGLE drafter with a copied head is not refused as one with a head of its own."""
+    config = AutoConfig.from_pretrained(random_model)
+    embedding, head = ends(load_model(random_model, torch.float32))
+    weights, card = random_weights(DrafterLayout(kind), config), DrafterCard(str(random_model), "countdown", 3)
+    copied = {"embed_tokens.weight": embedding.detach().clone(), "lm_head.weight": head.detach().clone()}
+    write_drafter_folder(tmp_path / "drafter", weights | copied, config, card)
+    assert main(["export", str(tmp_path / "drafter"), "--format", "sglang", "--out", str(tmp_path / "out")]) == 0
+    assert equal(load_drafter_folder(tmp_path / "out", config, kind), weights)
 
 
 @pytest.mark.parametrize("form", ["sglang", "vllm"])
