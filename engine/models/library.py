@@ -128,7 +128,9 @@ def _place(name: str) -> Path:
 def _free(name: str) -> str:
     if not NAME.fullmatch(name) or MADE.fullmatch(name):
         raise ModelError(f"{name!r} cannot be a model's name: letters, digits, '.', '_' and '-' can, at most 100; give another --name")
-    if name in BUILT_IN or kept(name):
+    if name in BUILT_IN:
+        raise ModelError(f"{name} is the name of a built-in model; give another --name")
+    if kept(name):
         raise ModelError(f"there is a model {name} already; give another --name, or first: longtail models remove {name}")
     return name
 
