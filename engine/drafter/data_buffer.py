@@ -129,6 +129,8 @@ class DataBuffer:
         self.shortened: tuple[int, int] | None = None
         self._lost = Lost()
         self._entries: deque[Entry] = deque()
+        self._groups = Counter[int]()
+        self._held_out = 0
         self._next = 0
         self._first = UNKNOWN
 
@@ -165,21 +167,30 @@ class DataBuffer:
 
     def _group(self, group: int) -> int:
         """``group``, but where nothing is held out, the next new one is: without any, no training could be judged."""
-        known = {entry.group for entry in self._entries}
-        if group not in known and all(each % HELD_OUT_EVERY for each in known):
+        if not self._held_out and group not in self._groups:
             self._first = group
         return group - group % HELD_OUT_EVERY if group == self._first else group
 
     def _append(self, entry: Entry) -> None:
         self._next = entry.id + 1
         self._entries.append(entry)
+        self._groups[entry.group] += 1
+        self._held_out += entry.held_out
         self.bytes += entry.bytes
         while self.bytes > self.limit:
-            oldest = self._entries.popleft()
-            self.bytes -= oldest.bytes
+            oldest = self._drop_oldest()
             if oldest.step == entry.step:
                 whole = oldest.window is None or oldest.window.number == 0
                 self._lost = Lost(self._lost.responses + whole, self._lost.tokens + oldest.response)
+
+    def _drop_oldest(self) -> Entry:
+        oldest = self._entries.popleft()
+        self._groups[oldest.group] -= 1
+        if not self._groups[oldest.group]:
+            del self._groups[oldest.group]
+        self._held_out -= oldest.held_out
+        self.bytes -= oldest.bytes
+        return oldest
 
     def take_lost(self) -> Lost:
         """Since the last call: what was dropped while others of its own step still came."""
@@ -249,7 +260,8 @@ class DataBuffer:
     def restore(self, counters: Mapping[str, int], entries: Iterable[Entry]) -> None:
         """Replaces the content by ``entries`` (by rising id; those dropped before do not count); this buffer's own limit holds."""
         self._entries.clear()
-        self.bytes = 0
+        self._groups.clear()
+        self.bytes = self._held_out = 0
         self._first = counters.get("first_group", UNKNOWN)
         for entry in entries:
             if entry.id >= counters["oldest"]:

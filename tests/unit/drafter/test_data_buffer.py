@@ -1,10 +1,12 @@
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, pairwise
 
 import pytest
 import torch
 
-from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, enough_bytes, group_of, length_distance, lengths, most_bytes
+from engine.drafter.data_buffer import HELD_OUT_EVERY, DataBuffer, Entry, enough_bytes, group_of, length_distance, lengths, most_bytes
 from engine.drafter.packing import cut
 
 WIDTH, PROMPT = 4, 2
@@ -23,6 +25,11 @@ def in_held_out_group(first: int) -> bool:
     return group_of(torch.tensor([first, *range(1, PROMPT)])) % HELD_OUT_EVERY == 0
 
 
+class NotLookedThrough(deque[Entry]):
+    def __iter__(self) -> Iterator[Entry]:
+        pytest.fail("looked through all entries")
+
+
 def bytes_of(length: int) -> int:
     return (PROMPT + length) * 8 + (PROMPT + length - 1) * 2 * WIDTH
 
@@ -38,6 +45,16 @@ def test_oldest_are_dropped_first_to_hold_the_bound() -> None:
     add(buffer, 1, 15)
     assert buffer.bytes == bytes_of(30) + bytes_of(15) <= buffer.limit
     assert buffer.shortened is None
+
+
+def test_a_response_comes_without_a_look_at_all_that_are_there() -> None:
+    """There may be a hundred thousand, and as many come."""
+    buffer, held_out = DataBuffer(4 * bytes_of(10)), []
+    buffer._entries = NotLookedThrough()
+    for _ in range(12):
+        add(buffer, 0, 10)
+        held_out.append(buffer._entries[-1].held_out)
+    assert [number for number, held in enumerate(held_out) if held] == [0, 5, 10], "the next one is once the last one is dropped"
 
 
 @pytest.mark.parametrize(("room", "starts"), [(32, [970]), (200, [0, 468, 936]), (5000, [0, 24_168, 48_337])])
