@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.config import RunConfig
-from engine.drafter.kind import RECIPE_KINDS, drafter_kind, has_built_in, layer_config
+from engine.drafter.kind import RECIPE_KINDS, drafter_kind, layer_config
+from engine.drafter.new_drafter import makes_one
 from engine.drafter.weight_files import drafter_files
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.families import FAMILIES, LISTED
@@ -140,8 +141,7 @@ def check_drafter(config: RunConfig) -> None:
     be made could not draft what a strategy asks for."""
     path, size = config.drafter.path, config.drafter.draft_vocabulary
     widest = max((strategy.top_k for strategy in config.speculation.strategies), default=0)
-    made = path is None or (path in ("builtin", "auto") and not has_built_in(config.model.path, config.drafter.recipe))
-    if config.speculation.enabled and made and config.drafter.pretrain_minutes > 0 and 0 < size < widest:
+    if makes_one(config) and 0 < size < widest:
         raise ConfigError(
             f"drafter.draft_vocabulary: {size} tokens are fewer than the {widest} branches (top_k) of a strategy; raise it, or set it to 0 "
             "for all tokens"

@@ -7,6 +7,8 @@ from typing import Literal, NamedTuple
 from pydantic import ValidationError
 
 from engine.config import FixedConfig, RolloutConfig, RunConfig, SGLangConfig, SpeculationConfig, StrategyConfig, describe
+from engine.drafter.kind import RECIPE_KINDS
+from engine.drafter.new_drafter import leaves_out, makes_one
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import ModelFacts, read_facts
 from engine.rollout.sglang import untried_families
@@ -97,8 +99,28 @@ def check(config: RunConfig, facts: ModelFacts) -> None:
     if who != "eagle" and (name := next((name for name, there in training.items() if there), None)):
         off = "false" if name == "spot.enabled" else "0"
         raise ConfigError(f"drafter.{name}: {DRAFTING[who]} in this run, so nobody would use the trained drafter; set it to {off}")
+    if who == "eagle":
+        _check_draft_vocabulary(config, facts.vocabulary)
     if config.rollout.sglang.draft_model:
         _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)
+
+
+def _check_draft_vocabulary(config: RunConfig, vocabulary: int) -> None:
+    """Else the first version of a drafter that is pretrained would be refused, when all has been trained."""
+    size = config.drafter.draft_vocabulary
+    if not (makes_one(config) and leaves_out(size, vocabulary)):
+        return
+    eagle = RECIPE_KINDS[config.drafter.recipe] == "eagle"
+    lacking = {
+        "on several GPUs (rollout.sglang.tensor_parallel) an EAGLE drafter drafts from all tokens in SGLang": (
+            eagle and config.rollout.sglang.tensor_parallel > 1
+        ),
+        "a drafter of fewer tokens than the first one needs a new SGLang, which cluster.learner.parallel=fsdp cannot start": (
+            config.cluster.learner.parallel == "fsdp"
+        ),
+    }
+    if found := next((reason for reason, there in lacking.items() if there), None):
+        raise ConfigError(f"drafter.draft_vocabulary={size}: {found}; set it to 0 for all tokens, or rollout.engine to native")
 
 
 def _check_draft_model(rollout: RolloutConfig, folder: Path, vocabulary: int) -> None:

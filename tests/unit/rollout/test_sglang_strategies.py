@@ -1,8 +1,10 @@
 """Our tuner inside SGLang: what it may choose from, what it is told, and the shapes of the trees that it gets."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -101,6 +103,38 @@ def test_what_sglang_cannot_do_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"of drafter eagle alone.*tuner\.thresholds has 2 values"):
         check(run(speculation=beg), FACTS)
     check(run(speculation={"enabled": False}, rollout={"engine": "sglang", "min_p": 0.1}), replace(FACTS, family="qwen3"))
+
+
+SPREAD: dict[str, Any] = {"rollout": {"engine": "sglang", "sglang": {"tensor_parallel": 2}}}
+SHARDED: dict[str, Any] = {"cluster": {"learner": {"parallel": "fsdp"}}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "drafter", "reason"),
+    [
+        (SPREAD, {}, "on several GPUs"),
+        (SPREAD, {"recipe": "hass", "path": "auto"}, "on several GPUs"),
+        (SPREAD, {"recipe": "eagle3"}, None),
+        (SPREAD, {"path": "builtin"}, "on several GPUs"),
+        (SHARDED, {}, "cluster.learner.parallel=fsdp"),
+        (SHARDED, {"recipe": "eagle3"}, "cluster.learner.parallel=fsdp"),
+        ({}, {}, None),
+        (SPREAD | SHARDED, {"draft_vocabulary": 0}, None),
+        (SPREAD | SHARDED, {"draft_vocabulary": 8193}, None),
+        (SPREAD | SHARDED, {"pretrain_minutes": 0}, None),
+        (SPREAD | SHARDED, {"path": "/a/drafter"}, None),
+        (SPREAD | SHARDED | {"model": {"path": "tiny"}}, {"path": "builtin"}, None),
+    ],
+)
+def test_a_drafter_that_sglang_could_not_take_is_not_pretrained(
+    changes: dict[str, Any], drafter: dict[str, Any], reason: str | None
+) -> None:
+    """It would be told when the first round of it is over."""
+    pretrained = {"path": None, "pretrain_minutes": 1} | drafter
+    config = run(**{"model": {"path": "/a/model"}, "drafter": pretrained} | changes)
+    wanted = pytest.raises(ConfigError, match=rf"^drafter\.draft_vocabulary=8192: .*{reason}.*; set it to 0 for all tokens")
+    with wanted if reason else nullcontext():
+        check(config, replace(FACTS, vocabulary=2 * 8192))
 
 
 def test_ngrams_draft_if_no_strategy_asks_for_a_drafter() -> None:
