@@ -11,6 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors import safe_open
+from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import logging
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 PANIC = "pyo3_runtime"
 """The module of what the Rust below tokenizers raises when it gives up, which is no Exception."""
 
@@ -89,6 +92,17 @@ def load_config(folder: Path) -> PretrainedConfig:
     config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
     config._attn_implementation = "sdpa"
     return config
+
+
+def load_ends(folder: Path) -> tuple[Tensor, Tensor]:
+    """The embedding and the head of the causal LM in ``folder``, and no more of it. ModelError if it has other names for them."""
+    found: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        with safe_open(file, framework="pt") as tensors:
+            found |= {name: tensors.get_tensor(name) for name in (EMBEDDING, HEAD) if name in tensors.keys()}  # noqa: SIM118
+    if EMBEDDING not in found:
+        raise ModelError(f"{folder}: there is no {EMBEDDING} among the weights")
+    return found[EMBEDDING], found.get(HEAD, found[EMBEDDING])
 
 
 def parameters_of(config: PretrainedConfig) -> int:

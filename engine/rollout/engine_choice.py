@@ -1,13 +1,16 @@
 """Which rollout engine a run has whose configuration leaves it open."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from engine.config import RunConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_facts
-from engine.rollout.sglang import requirements, supported_speculation
+from engine.models.load import resolve
+from engine.rollout.sglang import requirements, supported_drafters, supported_speculation
 
 
 class EngineChoice(NamedTuple):
@@ -30,6 +33,7 @@ def choose_engine(config: RunConfig, gpus: int | None = None) -> EngineChoice:
         requirements.check_machine(wanted, gpus)
         requirements.check_known(wanted)
         supported_speculation.check(wanted, facts)
+        _check_drafter(wanted)
     except (ConfigError, ModelError) as error:
         return EngineChoice(_with(config, "native"), str(error))
     return EngineChoice(wanted, "there are CUDA devices, and SGLang is installed")
@@ -40,6 +44,15 @@ def _check_devices(config: RunConfig, gpus: int) -> None:
         raise ConfigError("the run computes on CPUs (cluster.device)")
     if not gpus and not (config.cluster.ray_address and config.cluster.device == "cuda"):
         raise ConfigError("this machine has no CUDA device")
+
+
+def _check_drafter(config: RunConfig) -> None:
+    """Of a given drafter alone: those that are built in, or made by a run, are as SGLang has them."""
+    path, sglang = config.drafter.path, config.rollout.sglang
+    drafts = config.speculation.enabled and supported_speculation.drafting(config.speculation, sglang) == "eagle"
+    if drafts and path not in (None, "builtin", "auto"):
+        kind = RECIPE_KINDS[config.drafter.recipe]
+        supported_drafters.check_folder(Path(path), kind, resolve(config.model.path), sglang.tensor_parallel)
 
 
 def _with(config: RunConfig, engine: str) -> RunConfig:

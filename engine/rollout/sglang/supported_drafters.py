@@ -1,13 +1,17 @@
 """Which learned drafters SGLang drafts with as they were trained."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from engine.drafter.layout import DrafterLayout
+from engine.drafter.export import load_drafter_folder
+from engine.drafter.kind import DrafterKind
+from engine.drafter.layout import DrafterLayout, without_copies
 from engine.drafter.vocabulary import D2T
 from engine.errors import ModelError
+from engine.models.load import load_config, load_ends, readable
 
 Weights = Mapping[str, Tensor]
 
@@ -24,6 +28,15 @@ def check(weights: Weights, tensor_parallel: int) -> None:
     }
     if found := next((name for name, there in lacking.items() if there), None):
         raise ModelError(f"SGLang cannot draft with {found}; set rollout.engine to native, or take another drafter")
+
+
+def check_folder(drafter: Path, kind: DrafterKind, model: Path, tensor_parallel: int) -> None:
+    """As ``check``, of the folder of a drafter of ``kind`` for the target in the folder ``model``. Names alone do not tell: the embedding
+    that published drafters have is often a copy of the target's."""
+    with readable(model):
+        target = load_config(model)
+    weights = load_drafter_folder(drafter, target, kind)
+    check(without_copies(weights, *load_ends(model)), tensor_parallel)
 
 
 def follows(weights: Weights) -> bool:
