@@ -13,8 +13,9 @@ from engine.config import BegConfig, SpeculationConfig, StrategyConfig
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.forward_passes import ForwardPasses
-from engine.rollout.native.graphs.plan import Capture, GraphPlan, MemoryModel, batch_ranges, captures_of, naive_captures
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, batch_ranges, captures_of
 from engine.rollout.native.graphs.pool import CudaRecorder, Recorder
+from engine.rollout.native.graphs.step_memory import Widths, graph_memory
 from engine.rollout.native.kv_cache import KVCache
 from engine.rollout.native.placement import Placement
 from engine.rollout.native.runner import Runner
@@ -31,7 +32,8 @@ TLT = SpeculationConfig(
 
 
 def run(quick: bool, model: str) -> dict[str, Any]:  # noqa: ARG001 - nothing takes long
-    """For TLT's published strategies and, under ``default``, for this project's. ``measured`` is false if the bytes are a model's.
+    """For TLT's published strategies and, under ``default``, for this project's. ``measured`` is false if the bytes are those that an
+    engine reckons with.
 
     ``naive``: every strategy has its own graphs for all batch sizes, in the same pool. ``single``: the mean over the strategies of
     what one would need if it were the only one, at all batch sizes; the strategies' own figures stand below. Plain decoding
@@ -66,6 +68,12 @@ def _compare(bed: Bed, ranges: Mapping[Strategy, range]) -> dict[str, Any]:
     }
 
 
+def naive_captures(strategies: Iterable[Strategy], max_batch: int) -> list[Capture]:
+    """What a set of graphs for each strategy has: all its passes at all batch sizes, equal ones as often as strategies have them."""
+    everywhere = range(1, max_batch + 1)
+    return [capture for strategy in strategies for capture in sorted(captures_of(strategy, everywhere, max_batch))]
+
+
 def _strategy(bed: Bed, strategy: Strategy, batches: range) -> dict[str, int]:
     alone = naive_captures({OFF, strategy}, MAX_BATCH)
     return {
@@ -76,11 +84,11 @@ def _strategy(bed: Bed, strategy: Strategy, batches: range) -> dict[str, int]:
 
 
 def _bytes(bed: Bed, captures: Iterable[Capture]) -> int:
-    """Of a pool with these graphs, the largest first: measured on a GPU, modelled on a CPU."""
+    """Of a pool with these graphs, the largest first: measured on a GPU; on a CPU as a cache leaves free for them."""
     config: Any = bed.model.config
     if bed.device.type == "cuda":
         return measure(config, torch.empty(0, device=bed.device, dtype=bed.dtype), captures, CudaRecorder(bed.device))
-    return MemoryModel.of(config.hidden_size, config.intermediate_size, config.vocab_size, bed.model.dtype.itemsize).bytes(captures)
+    return graph_memory(captures, Widths(config.vocab_size, config.hidden_size, 3 * config.intermediate_size, bed.model.dtype.itemsize))
 
 
 @torch.inference_mode()

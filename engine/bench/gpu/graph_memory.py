@@ -9,11 +9,11 @@ import torch
 from engine.bench.emulated_cuda.device import EmulatedCuda
 from engine.bench.emulated_cuda.memory import CUDA
 from engine.bench.gpu.parts import Part
-from engine.bench.graphs import MAX_BATCH, TLT, measure
+from engine.bench.graphs import MAX_BATCH, TLT, measure, naive_captures
 from engine.bench.random_model import qwen2_config
 from engine.models.folder import TINY
 from engine.planner.model_shape import shape
-from engine.rollout.native.graphs.plan import Capture, GraphPlan, batch_ranges, naive_captures
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, batch_ranges
 from engine.rollout.native.graphs.pool import CudaRecorder
 from engine.speculation.strategy import OFF
 

@@ -6,23 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.bench.graphs import naive_captures
 from engine.config import BegConfig, SpeculationConfig
-from engine.rollout.native.graphs.plan import (
-    Capture,
-    GraphPlan,
-    MemoryModel,
-    batch_ranges,
-    bucket,
-    captures_of,
-    naive_captures,
-)
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, batch_ranges, bucket, captures_of
+from engine.rollout.native.graphs.step_memory import Widths, graph_memory
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.beg_bandit import BegTuner
 
 NGRAM = Strategy("ngram", 5, 1, 5)
 POWERS = [1, 2, 4, 8, 16, 32, 64]
-LLAMA_8B = MemoryModel.of(hidden=4096, intermediate=14336, vocabulary=128256, itemsize=2)
-TINY = MemoryModel.of(hidden=160, intermediate=432, vocabulary=99, itemsize=4)
+LLAMA_8B = Widths(vocabulary=128256, hidden=4096, feed_forward=3 * 14336, itemsize=2)
+TINY = Widths(vocabulary=99, hidden=160, feed_forward=3 * 432, itemsize=4)
 
 
 def tlt(depth: int = 8, top_k: int = 4, **changes: object) -> SpeculationConfig:
@@ -135,23 +129,14 @@ def test_naive_counts_of_tlts_strategies() -> None:
     assert len(naive_captures(strategies, 64)) == 7 * (4 * 2 + 1)
 
 
-def test_the_memory_model_by_hand() -> None:
-    model = MemoryModel(static=10, workspace=7, graph=1000)
-    captures = [Capture("target", 2, 3), Capture("target", 4, 1), Capture("draft", 8, 1)]
-    assert model.bytes(captures) == 10 * (6 + 4 + 8) + 7 * 8 + 3 * 1000
-    assert model.bytes([]) == 0
-    assert MemoryModel.of(hidden=4, intermediate=100, vocabulary=5, itemsize=2) == MemoryModel(24 + 16 + 40, 600)
-    assert MemoryModel.of(hidden=4, intermediate=1, vocabulary=5, itemsize=2).workspace == 40
-
-
-@pytest.mark.parametrize("model", [LLAMA_8B, TINY], ids=["8B", "tiny"])
+@pytest.mark.parametrize("widths", [LLAMA_8B, TINY], ids=["8B", "tiny"])
 @pytest.mark.parametrize(("depth", "top_k"), [(8, 4), (10, 8)])
-def test_four_strategies_take_at_most_1_4_times_the_memory_of_any_one(model: MemoryModel, depth: int, top_k: int) -> None:
+def test_four_strategies_take_at_most_1_4_times_the_memory_of_any_one(widths: Widths, depth: int, top_k: int) -> None:
     ranges = batch_ranges(tlt(depth, top_k), 64)
-    pool = model.bytes(GraphPlan.of(ranges, 64))
+    pool = graph_memory(GraphPlan.of(ranges, 64), widths)
     for strategy in ranges.keys() - {OFF}:
-        assert pool <= 1.4 * model.bytes(naive_captures([OFF, strategy], 64))
-    assert model.bytes(naive_captures(ranges, 64)) > 2.5 * pool
+        assert pool <= 1.4 * graph_memory(naive_captures([OFF, strategy], 64), widths)
+    assert graph_memory(naive_captures(ranges, 64), widths) > 2.5 * pool
 
 
 def test_a_range_beyond_the_largest_batch_needs_nothing() -> None:

@@ -21,13 +21,13 @@ from native_cases import (
 from test_graph_pool import Rerun
 from torch import Tensor
 
-from engine.bench.graphs import measure
+from engine.bench.graphs import measure, naive_captures
 from engine.config import SpeculationConfig
 from engine.drafter.kind import DrafterKind
 from engine.rollout.interface import Completion, Sampling
 from engine.rollout.native import cost_measurement
 from engine.rollout.native.engine import NativeEngine
-from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, batch_ranges, bucket, naive_captures
+from engine.rollout.native.graphs.plan import Capture, GraphPlan, Part, batch_ranges, bucket
 from engine.rollout.native.graphs.pool import Function, Recorder, Recording
 from engine.rollout.native.placement import Placement
 from engine.rollout.native.runner import Runner

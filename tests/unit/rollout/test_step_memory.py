@@ -73,6 +73,7 @@ def test_at_the_size_of_7b_by_hand() -> None:
     small = GraphPlan(frozenset(few[:1]), frozenset(few[1:]), 2)
     working = 2 * (row + row // 2) + step_memory.DRAWN * 2 * QWEN.vocabulary
     assert graph_memory(small, QWEN) == 2 * DRIVER + 2 * row + row + working
+    assert graph_memory([*few, *few], QWEN) == 2 * (2 * DRIVER + 2 * row + row) + working, "equal graphs work on one memory"
     assert graph_memory(GraphPlan(frozenset(), frozenset(), 1), QWEN) == 0
 
 

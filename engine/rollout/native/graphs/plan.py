@@ -5,7 +5,7 @@ graphs of their own, so their shapes add up instead of multiplying: trees of one
 the same. Graphs that are equal for several strategies are one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -90,12 +90,6 @@ def _buckets(batches: range, max_batch: int) -> Iterator[int]:
         batch = size + 1
 
 
-def naive_captures(strategies: Iterable[Strategy], max_batch: int) -> list[Capture]:
-    """What a set of graphs for each strategy has: all its passes at all batch sizes, equal ones as often as strategies have them."""
-    everywhere = range(1, max_batch + 1)
-    return [capture for strategy in strategies for capture in sorted(captures_of(strategy, everywhere, max_batch))]
-
-
 def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strategy, range]:
     """The batch sizes, at most ``max_batch``, at which the configured tuner can pick each strategy; OFF can be picked at all."""
     largest = min(max_batch, int(speculation.threshold * (1 + speculation.hysteresis)))
@@ -111,31 +105,3 @@ def batch_ranges(speculation: SpeculationConfig, max_batch: int) -> dict[Strateg
     else:
         picked = {strategy: range(1, largest + 1) for strategy in strategies}
     return {OFF: range(1, max_batch + 1)} | picked
-
-
-@dataclass(frozen=True)
-class MemoryModel:
-    """The memory of a pool, in bytes: what every row of every graph keeps, what the rows of the largest graph use meanwhile, and
-    ``graph`` for each graph.
-
-    Graphs of one pool share their workspace, because only one runs at a time. Assumed, not measured: inputs are a token, a position and
-    a request id (int64), a feature, and noise (float32, vocabulary); outputs are a feature and logits (float32, vocabulary), for
-    drafts as for the target. The workspace is the feed-forward network's three intermediate rows, or what the law holds besides the
-    logits (two rows of vocabulary), whichever is more. The driver keeps 8 MiB of each graph's kernels. Keys and values are the
-    cache's, masks over them are not counted.
-    """
-
-    static: int
-    workspace: int
-    graph: int = 8 * 2**20
-
-    @classmethod
-    def of(cls, hidden: int, intermediate: int, vocabulary: int, itemsize: int) -> "MemoryModel":
-        """``itemsize`` is that of the weights' data type, in bytes."""
-        static = 3 * 8 + 2 * hidden * itemsize + 2 * vocabulary * 4
-        return cls(static, max(3 * intermediate * itemsize, 2 * vocabulary * 4))
-
-    def bytes(self, captures: Iterable[Capture]) -> int:
-        """Of one pool with these graphs; equal ones count as often as they come."""
-        rows = [capture.rows for capture in captures]
-        return sum(rows) * self.static + max(rows, default=0) * self.workspace + len(rows) * self.graph

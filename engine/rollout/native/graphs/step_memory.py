@@ -56,11 +56,13 @@ def step_memory(plan: GraphPlan, widths: Widths) -> int:
     return graph_memory(plan, widths) + max(eager, CATCHING_UP * widths.layer) + noise + UNUSED
 
 
-def graph_memory(plan: GraphPlan, widths: Widths) -> int:
-    """Of the pool. Once it has ``LIMIT`` bytes, the next graph is recorded before others go, and has memory that they leave."""
-    kept = [DRIVER + (capture.rows * widths.logits if capture.part == "target" else widths.logits) for capture in plan]
+def graph_memory(captures: Iterable[Capture], widths: Widths) -> int:
+    """Of a pool with these graphs; equal ones count as often as they come. Once it has ``LIMIT`` bytes, the next graph is recorded before
+    others go, and has memory that they leave."""
+    found = list(captures)
+    kept = [DRIVER + (capture.rows * widths.logits if capture.part == "target" else widths.logits) for capture in found]
     together = sum(kept)
-    return (together if together <= LIMIT else LIMIT + max(kept)) + max((_working(capture, widths) for capture in plan), default=0)
+    return (together if together <= LIMIT else LIMIT + max(kept)) + max((_working(capture, widths) for capture in found), default=0)
 
 
 def noise_rows(drafts: Iterable[Capture]) -> int:
