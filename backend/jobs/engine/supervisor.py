@@ -108,7 +108,8 @@ class Supervisor:
         finally:
             stop(engine, self._claim.run_id, self._claim.attempt, self._settings.grace_seconds)
             assert engine.stdin is not None
-            engine.stdin.close()
+            with suppress(BrokenPipeError):  # it may hold what could not be told any more
+                engine.stdin.close()
 
     def _introduce(self, pid: int) -> None:
         environment = attempt_record(self._claim.gpus).model_dump(mode="json")

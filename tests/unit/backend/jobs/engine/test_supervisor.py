@@ -113,3 +113,12 @@ def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
         guard.stdin.close()
         told = [float(line) for line in guard.stdout]
     assert told == [settings.lease_seconds * (1 + number / 2) for number in range(1, lines + 1)]
+
+
+def test_a_lease_that_is_kept_just_as_the_engine_ends_costs_nothing(database: Database, settings: Settings, run_id: str) -> None:
+    attempt = supervisor(database, settings, take(database, run_id))
+    with attempt._engine({}) as engine:
+        engine.wait()
+        attempt._lease_end = 0.0
+        attempt._hold(engine)
+    assert attempt._lease_end > 0
