@@ -52,7 +52,8 @@ def test_the_first_rows_are_of_every_kind_that_the_file_has(tmp_path: Path) -> N
 
     def order(seed: int) -> list[str]:
         source = given(tmp_path, *rows, seed=seed)
-        return [TOKENIZER.decode(list(request.prompt)) for first in (0, 64) for request in source.requests(first, 64 if not first else 236)]
+        requests = [*source.requests(0, 64), *source.requests(64, 236)]
+        return [str(TOKENIZER.decode(list(request.prompt))) for request in requests]
 
     found = order(seed=1)
     assert sorted(found) == sorted(row["prompt"] for row in rows), "each once"
