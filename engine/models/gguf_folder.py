@@ -89,11 +89,17 @@ def _model(file: Path, dtype: torch.dtype, head_dim: int | None, held: int) -> A
     known = {} if head_dim is None else {"head_dim": head_dim}
     with TemporaryDirectory() as alone:
         (Path(alone) / "model.gguf").symlink_to(file.absolute())
-        config = AutoConfig.from_pretrained(alone, gguf_file="model.gguf", local_files_only=True, **known)
+        config = AutoConfig.from_pretrained(alone, gguf_file="model.gguf", local_files_only=True, trust_remote_code=False, **known)
         if (described := parameters_of(config)) != held:
             raise ModelError(f"holds {held} weights, but a {config.model_type} model of its shape {described}")
         found: Any = AutoModelForCausalLM.from_pretrained(
-            alone, config=config, gguf_file="model.gguf", dtype=dtype, local_files_only=True, output_loading_info=True
+            alone,
+            config=config,
+            gguf_file="model.gguf",
+            dtype=dtype,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     model, loaded = found
     if missing := sorted(loaded["missing_keys"]):

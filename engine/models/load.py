@@ -19,7 +19,7 @@ from transformers.utils import logging
 from engine.drafter.kind import DrafterKind
 from engine.errors import ModelError
 from engine.models.enlarge import enlarge, enlarge_drafter
-from engine.models.folder import DRAFTER, SMALL_LAYERS, SMALL_WIDTH, TINY, home, locate, read_facts, weight_files
+from engine.models.folder import DRAFTER, SMALL_LAYERS, SMALL_WIDTH, TINY, home, locate, read_config, read_facts, weight_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -70,6 +70,7 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
             config=config,
             dtype=dtype,
             local_files_only=True,
+            trust_remote_code=False,
             use_safetensors=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
@@ -86,10 +87,15 @@ def load_model(folder: Path, dtype: torch.dtype | str) -> "PreTrainedModel":
 
 
 def load_config(folder: Path) -> PretrainedConfig:
-    """With the attention of torch, also where config.json names another, which may not be installed."""
+    """With the attention of torch, also where config.json names another, which may not be installed. ModelError if only code in the folder
+    makes a model of it: that is never run, and nobody is asked whether to."""
     from transformers import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-    config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True)
+    described = read_config(folder)
+    if described.get("auto_map") and (name := described["model_type"]) not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ModelError(f"{folder}: models of the type {name} need code of the folder's own, which is never run; take another model")
+    config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     config._attn_implementation = "sdpa"
     return config
 
@@ -110,7 +116,7 @@ def parameters_of(config: PretrainedConfig) -> int:
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config, trust_remote_code=False)  # type: ignore[no-untyped-call]
     return model.num_parameters()
 
 
@@ -137,7 +143,7 @@ def readable(folder: Path) -> Iterator[None]:
     try:
         with quiet():
             yield
-    except (MemoryError, ImportError):
+    except (MemoryError, ImportError, ModelError):
         raise
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__module__ != PANIC:

@@ -25,7 +25,7 @@ def empty_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     with readable(folder):
         config = load_config(folder)
         with torch.device("meta"):
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype)  # type: ignore[no-untyped-call]
+            model: PreTrainedModel = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)  # type: ignore[no-untyped-call]
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     model.eval()  # type: ignore[no-untyped-call]

@@ -321,3 +321,15 @@ def test_character_tokenizer_reads_the_same_however_it_is_loaded(tmp_path: Path)
         assert loaded(text).input_ids == ids
         assert loaded.decode(ids) == text
     assert tokenizer("é").input_ids == [tokenizer.unk_token_id] * 2
+
+
+def test_code_of_a_folder_is_neither_run_nor_asked_about(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked whether to run it"))
+    (folder / "mine.py").write_text("raise SystemExit('run')")
+    own = {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.MineForCausalLM", "AutoTokenizer": ["mine.Tokens", None]}
+    edit_json(folder / "config.json", lambda config: config.update(auto_map=own))
+    assert load_model(folder, torch.float32).config.model_type == "qwen2", "which transformers knows without it"
+    assert load_tokenizer(folder)
+    edit_json(folder / "config.json", lambda config: config.update(model_type="mine", architectures=["MineForCausalLM"]))
+    with pytest.raises(ModelError, match=r"models of the type mine need code of the folder's own, which is never run; take another model$"):
+        load_model(folder, torch.float32)
