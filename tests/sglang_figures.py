@@ -12,6 +12,7 @@ import torch
 from sglang_cases import chains, native_engine, sglang_engine
 from transformers import PreTrainedModel
 
+from engine.bench.testbed import timed
 from engine.config import RolloutConfig, SpeculationConfig
 from engine.config.task import CountdownConfig
 from engine.drafter.export import load_drafter_folder
@@ -85,11 +86,7 @@ class Figures:
         return found
 
     def _median_seconds(self, engine: RolloutEngine, requests: Sequence[Request], sampling: Sampling) -> float:
-        seconds = []
-        for _ in range(self._scale.repetitions + 1):
-            engine.take_statistics()
-            engine.generate(requests, sampling)
-            seconds.append(engine.take_statistics().seconds)
+        seconds = [timed(engine, list(requests), sampling).seconds for _ in range(self._scale.repetitions + 1)]
         return median(seconds[1:])
 
     def _requests(self, count: int) -> list[Request]:

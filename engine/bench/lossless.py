@@ -55,8 +55,8 @@ def run(quick: bool, model: str) -> dict[str, Any]:
 def _compare(bed: Bed, prompts: int, sampling: Sampling) -> tuple[int, list[float]]:
     """How many responses differ, and by how much the log-probabilities of the others' tokens do."""
     requests = bed.requests(prompts)
-    plain = timed(bed.engine(None), requests, sampling)[0]
-    speculative = timed(bed.engine(SpeculationConfig()), requests, sampling)[0]
+    plain = timed(bed.engine(None), requests, sampling).completions
+    speculative = timed(bed.engine(SpeculationConfig()), requests, sampling).completions
     pairs = list(zip(plain, speculative, strict=True))
     equal = [(one, other) for one, other in pairs if one.tokens == other.tokens]
     return len(pairs) - len(equal), [abs(a - b) for one, other in equal for a, b in zip(one.logprobs, other.logprobs, strict=True)]

@@ -138,8 +138,9 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
             requests, drawn = bed.long_requests(size, sampling, repetition), _limited(sampling, TOKENS, repetition)
             found: dict[str, list[Completion]] = {}
             for name in _turn(engines, repetition):
-                found[name], statistics = timed(engines[name], requests, drawn)
-                rates[size][name].append(statistics.tokens / statistics.seconds)
+                rollout = timed(engines[name], requests, drawn)
+                found[name] = rollout.completions
+                rates[size][name].append(rollout.rate)
             mismatches += _different(found)
             rates[size]["hf"].append(_transformers(bed, requests, drawn))
         print(size, {name: round(median(each), 1) for name, each in rates[size].items()}, "tokens/s", flush=True)
@@ -178,8 +179,8 @@ def _long_tail(bed: RealBed, engines: Mapping[str, NativeEngine], sampling: Samp
         requests = bed.requests(TAIL, SIBLINGS, seed=50 + repetition)
         found: dict[str, list[Completion]] = {}
         for name in _turn(engines, repetition):
-            found[name], statistics = timed(engines[name], requests, _limited(sampling, LONGEST, repetition))
-            seconds[name] += statistics.seconds
+            found[name], _, spent = timed(engines[name], requests, _limited(sampling, LONGEST, repetition))
+            seconds[name] += spent
         differ += _different(found)
     return {name: round(seconds["plain"] / each, 3) for name, each in seconds.items()}, differ
 

@@ -92,5 +92,5 @@ def _buffer(bed: Bed, completions: Sequence[Completion], kind: DrafterKind) -> D
 def _accept_length(bed: Bed, trainer: SpotTrainer) -> float:
     """Tokens that a verification of a chain brings, the target's own one included, on fresh prompts."""
     engine = bed.engine(fixed(DEPTH), drafter=trainer.weights(), kind=trainer.drafter.kind)
-    statistics = timed(engine, bed.requests(64, seed=FRESH_SEED), Sampling(max_new_tokens=LONGEST_DRAFTED, seed=FRESH_SEED))[1]
+    statistics = timed(engine, bed.requests(64, seed=FRESH_SEED), Sampling(max_new_tokens=LONGEST_DRAFTED, seed=FRESH_SEED)).statistics
     return round(1 + sum(statistics.accepted_by_position) / statistics.drafted_by_position[0], 3)

@@ -76,8 +76,7 @@ def _against_transformers(bed: Bed, size: int, tokens: int = 96) -> dict[str, fl
     engine = bed.engine(None, size)
     rates: dict[str, list[float]] = {"plain": [], "hf": []}
     for _ in range(2):
-        statistics = timed(engine, requests, Sampling(max_new_tokens=tokens))[1]
-        rates["plain"].append(statistics.tokens / statistics.seconds)
+        rates["plain"].append(timed(engine, requests, Sampling(max_new_tokens=tokens)).rate)
         rates["hf"].append(_transformers(bed, requests, tokens))
     return {
         "hf_tok_s": round(median(rates["hf"]), 1),
@@ -119,10 +118,10 @@ def _long_tail(bed: Bed, count: int, repetitions: int) -> dict[str, Any]:
     for repetition in range(repetitions):
         requests = bed.requests(count, group_size=8, seed=1000 + 100 * repetition)
         for name, engine in engines.items():
-            completions, statistics = timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))
-            seconds[name].append(statistics.seconds)
+            completions, statistics, spent = timed(engine, requests, Sampling(max_new_tokens=1024, seed=repetition))
+            seconds[name].append(spent)
             longest = max(len(completion.tokens) for completion in completions)
-            print(f"{name}: {statistics.seconds:.1f} s, {statistics.tokens} tokens, the longest response {longest}", flush=True)
+            print(f"{name}: {spent:.1f} s, {statistics.tokens} tokens, the longest response {longest}", flush=True)
         lengths += [len(completion.tokens) for completion in completions]
     speedups = {name: round(sum(seconds["plain"]) / sum(each), 3) for name, each in seconds.items()}
     return {

@@ -84,8 +84,7 @@ class Pair:
         engine = self._engine(fixed_strategy(strategy))
         found = {}
         for (sampling, asked), theirs in zip(requests.items(), self._drafted(strategy, requests), strict=True):
-            _, statistics = timed(engine, [*asked], sampling)
-            found[sampling] = compared(statistics, theirs)
+            found[sampling] = compared(timed(engine, [*asked], sampling).statistics, theirs)
             if sampling is GREEDY:
                 found[sampling] |= {"different": _different(plain.ours, theirs.tokens), "changed": _different(plain.theirs, theirs.tokens)}
         return found

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -159,11 +159,25 @@ def untrained(config: PretrainedConfig) -> dict[str, Tensor]:
     return drafter.state_dict()
 
 
-def timed(engine: RolloutEngine, requests: list[Request], sampling: Sampling) -> tuple[list[Completion], RolloutStatistics]:
-    """One generation and its statistics alone."""
+class TimedRollout(NamedTuple):
+    """A generation, its statistics alone, and how long it took."""
+
+    completions: list[Completion]
+    statistics: RolloutStatistics
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Tokens per second."""
+        return self.statistics.tokens / self.seconds
+
+
+def timed(engine: RolloutEngine, requests: list[Request], sampling: Sampling) -> TimedRollout:
     engine.take_statistics()
+    began = time.perf_counter()
     completions = engine.generate(requests, sampling)
-    return completions, engine.take_statistics()
+    seconds = time.perf_counter() - began
+    return TimedRollout(completions, engine.take_statistics(), seconds)
 
 
 class _DrainedError(Exception):

@@ -110,7 +110,6 @@ class RolloutStatistics:
     ``decode_seconds`` are by worker, and an engine takes itself for worker 0; it has the latter where it knows what a step costs.
     ``marks``, by worker, are not the engine's: who shares the requests out makes them."""
 
-    seconds: float = 0.0
     decode_steps: int = 0
     tokens: int = 0
     preemptions: int | None = None
@@ -128,7 +127,7 @@ class RolloutStatistics:
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
-        for name in ("seconds", "decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):
+        for name in ("decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if other.preemptions is not None:
             self.preemptions = (self.preemptions or 0) + other.preemptions

@@ -8,9 +8,9 @@ from transformers import PreTrainedTokenizerBase
 
 from engine.bench.gpu.models import bed
 from engine.bench.gpu.parts import Part, Scale
-from engine.bench.testbed import Bed, countdown_requests, fixed, full_batch_rate, timed
+from engine.bench.testbed import Bed, TimedRollout, countdown_requests, fixed, full_batch_rate, timed
 from engine.config import SpeculationConfig
-from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.engine import NativeEngine
 
 ARMS = {"plain": None, "chain": fixed(4), "tree": fixed(8, 4, 24), "tuned": SpeculationConfig()}
@@ -74,8 +74,8 @@ def tail_rollouts(scale: Scale, tokenizer: PreTrainedTokenizerBase) -> list[tupl
     return [(requests, Sampling(max_new_tokens=scale.tail_tokens, seed=0)) for requests in rollouts]
 
 
-def tail_figures(rollouts: Sequence[tuple[Sequence[Completion], RolloutStatistics]]) -> dict[str, Any]:
+def tail_figures(rollouts: Sequence[TimedRollout]) -> dict[str, Any]:
     """Of ``tail_rollouts``, the last of which counts."""
-    completions, statistics = rollouts[-1]
+    completions, statistics, seconds = rollouts[-1]
     longest = max(len(completion.tokens) for completion in completions)
-    return {"tail_s": round(statistics.seconds, 3), "tail_tokens": statistics.tokens, "tail_longest": longest}
+    return {"tail_s": round(seconds, 3), "tail_tokens": statistics.tokens, "tail_longest": longest}

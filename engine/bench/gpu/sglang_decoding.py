@@ -112,7 +112,7 @@ class Subject:
         with self._engine() as engine:
             found = [timed(engine, requests, sampling) for requests, sampling in self.rollouts]
             graphs = engine.describe_graphs()
-        rates = [round(statistics.tokens / statistics.seconds, 1) for _, statistics in found[1 : self._tail : 2]]
+        rates = [round(rollout.rate, 1) for rollout in found[1 : self._tail : 2]]
         return {"tok_s": rates, "graphs": graphs} | tail_figures(found)
 
     @contextmanager

@@ -122,7 +122,6 @@ class NativeEngine:
     ) -> list[Completion]:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long. ``keep`` is called with speculation
         only."""
-        began = self._clock()
         longest = longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
         responses = [Response(request) for request in requests]
@@ -142,7 +141,6 @@ class NativeEngine:
                     on_finish(self._completion(response))
             self._move(self._scheduler.retire())
         self._timeline.add(0, str(OFF))
-        self.statistics.seconds += self._clock() - began
         return [self._completion(response) for response in responses]
 
     def abort(self, requests: Collection[int] | None = None) -> None:

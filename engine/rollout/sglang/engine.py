@@ -1,7 +1,6 @@
 """The SGLang rollout engine: an SGLang of its own in processes of its own, behind the contract of every engine."""
 
 import contextlib
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
@@ -122,7 +121,6 @@ class SGLangEngine:
     ) -> list[Completion]:
         """See RolloutEngine. DataError, before anything is generated, if a prompt is empty or too long. ``keep`` gets nothing: SGLang gives
         hidden states as lists of numbers only. The learner's passes show them, see ``Learner.capture``."""
-        began = time.perf_counter()
         longest_prompt(requests, self._rollout.max_prompt_tokens)
         ends = StopCondition(self._end_tokens, sampling.stop, self._decode_tokens)
         if self._learns:
@@ -155,7 +153,6 @@ class SGLangEngine:
                 generation.give_up()  # also what was to be aborted meanwhile
         self._generation = None
         completions = [done[request.id] for request in requests]
-        self._statistics.seconds += time.perf_counter() - began
         tokens = sum(completion.fresh for completion in completions)
         self._statistics.tokens += tokens
         self._decoded += tokens - sum(completion.fresh > 0 for completion in completions)

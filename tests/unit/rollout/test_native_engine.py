@@ -198,7 +198,7 @@ def test_statistics_count_what_was_generated() -> None:
     first, second, third = statistics.accepted_by_position
     assert arm.requests > first > second > third > 0
     assert first + second + third >= arm.accepted
-    assert statistics.seconds > statistics.decode_steps >= arm.pulls
+    assert statistics.decode_steps >= arm.pulls
     empty = engine.take_statistics()
     assert (empty.tokens, empty.arms, empty.drafted_by_position) == (0, [], [0, 0, 0])
 
