@@ -98,12 +98,13 @@ def record_process(session: Session, claim: Claim, pid: int, pid_started: int | 
 
 def settle(session: Session, run_id: str, attempt: int, outcome: Outcome, max_retries: int, retry_seconds: float = 0.0) -> RunState | None:
     """Closes the attempt and moves its run on; the run's new state, or None if the attempt was not the current one any more. A lost one
-    waits for ``retry_seconds`` before the next, and as long again for each further loss in a row: what fails now may soon be well."""
+    is resumed at once, but waits for ``retry_seconds`` after a second loss in a row, and as long again after each further one: what fails
+    now may soon be well."""
     run = session.get_one(Run, run_id, with_for_update=True)
     if run.state not in ACTIVE:  # somebody else has settled it, and a paused run must not go on
         return None
     state, changes = _verdict(run, outcome, max_retries)
-    pause = retry_seconds * changes.get("losses", 0) if state == "queued" else 0.0
+    pause = retry_seconds * (changes.get("losses", 1) - 1) if state == "queued" else 0.0
     if pause:
         changes["start_after"] = time.time() + pause
     if not transition(session, run_id, state, fence=attempt, **changes):

@@ -60,15 +60,18 @@ def test_losses_count_anew_once_the_run_has_come_further(
     assert found == states
 
 
-def test_a_lost_attempt_waits_before_the_next_and_longer_each_time(database: Database, run_id: str) -> None:
+def test_a_run_that_is_lost_again_waits_before_the_next_attempt_and_longer_each_time(database: Database, run_id: str) -> None:
     """No worker takes it meanwhile, and the run's log says so."""
-    for attempt, seconds in enumerate((30, 60), 1):
+    for attempt, seconds in enumerate((0, 30, 60), 1):
         take(database, run_id)
         before = time.time()
         with database.write() as session:
-            settle(session, run_id, attempt, Outcome("lost", error="gone"), max_retries=2, retry_seconds=30.0)
+            settle(session, run_id, attempt, Outcome("lost", error="gone"), max_retries=3, retry_seconds=30.0)
         with database.read() as session:
             start_after = session.get_one(Run, run_id).start_after
+            if not seconds:
+                assert start_after is None
+                continue
             assert start_after is not None
             assert before + seconds <= start_after <= time.time() + seconds
             assert session.scalars(select(LogLine.message).order_by(LogLine.id.desc())).first() == (
