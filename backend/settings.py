@@ -66,7 +66,9 @@ class Settings(BaseSettings):
     handover_seconds: float = Field(5.0, ge=0, description="That a worker which shuts down gives its runs to reach a step boundary")
     handover_steps: float = Field(1.0, ge=0, description="And so many steps, as long as the run's last one; none under longtail up")
     max_retries: int = Field(2, ge=0, description="Times that a lost attempt is resumed from one and the same checkpoint")
-    retry_seconds: float = Field(120.0, ge=0, description="Before a run is resumed that was lost twice in a row; for each further loss as long again")
+    retry_seconds: float = Field(
+        120.0, ge=0, description="Before a run is resumed that was lost twice in a row; for each further loss as long again"
+    )
     keep_checkpoint_days: float = Field(30.0, ge=0, description="That the last checkpoint of a failed or cancelled run is kept to retry it")
     keep_deleted_days: float = Field(7.0, ge=0, description="That a deleted run can be restored")
 
