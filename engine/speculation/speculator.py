@@ -116,7 +116,7 @@ class Speculator:
         self._lengths.finished(request.group, request.generated)
 
     def end(self) -> None:
-        """Nothing that was admitted goes on; what it wrote stays in the store."""
+        """Nothing that was admitted goes on, but for what is admitted again."""
         for request in list(self._wait):
             self._forget(request, finished=False)
 
@@ -296,4 +296,4 @@ class Speculator:
         del self._wait[request], self._patience[request]
         self._counterfactual.leave(request, finished)
         if self._store:
-            self._store.end(request)
+            self._store.end(request, finished)

@@ -89,11 +89,14 @@ class _Group:
     def begin(self, number: int, written: Sequence[int]) -> None:
         self.running[number] = self._add(number, self._end_of_prompt, written)
 
-    def end(self, number: int) -> None:
+    def end(self, number: int, stays: bool) -> None:
         self._read()
         self.running.pop(number).close()
-        self.finished.append(number)
-        self._grow(0)  # what is joined may not be needed for long
+        if stays:
+            self.finished.append(number)
+            self._grow(0)  # what is joined may not be needed for long
+        else:
+            self._drop(number)
         while self.length > MOST_TOKENS and len(self.finished) > 1:
             self.drop_oldest()
 
@@ -103,8 +106,7 @@ class _Group:
         return [self.texts[number].own for number in self.finished]
 
     def drop_oldest(self) -> None:
-        self._grow(-len(self.texts.pop(self.finished.pop(0)).tokens))
-        self.bytes -= _TEXT_BYTES
+        self._drop(self.finished.pop(0))
 
     def draft(self, number: int, limit: int) -> Draft:
         self._read()
@@ -132,6 +134,10 @@ class _Group:
         self.bytes += _TEXT_BYTES
         self._grow(len(text.tokens))
         return text
+
+    def _drop(self, number: int) -> None:
+        self._grow(-len(self.texts.pop(number).tokens))
+        self.bytes -= _TEXT_BYTES
 
     def _grow(self, tokens: int) -> None:
         """By so many; what is joined is out of date."""
@@ -175,11 +181,11 @@ class SuffixStore:
         group.begin(number, written)
         self._changed(group, before)
 
-    def end(self, request: int) -> None:
-        """Finished; what it wrote stays."""
+    def end(self, request: int, finished: bool = True) -> None:
+        """What it wrote stays if it has ``finished``. Who is interrupted and goes on brings it along, and has no sibling in itself."""
         group, number = self._requests.pop(request)
         before = group.bytes
-        group.end(number)
+        group.end(number, finished)
         self._changed(group, before)
         if not group.running:
             self._idle[group.key] = self._active.pop(group.key)

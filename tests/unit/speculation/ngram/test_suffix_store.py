@@ -32,8 +32,8 @@ class Store(SuffixStore):
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         self.written[request].extend(tokens)
 
-    def end(self, request: int) -> None:
-        super().end(request)
+    def end(self, request: int, finished: bool = True) -> None:
+        super().end(request, finished)
         del self.written[request]
 
 
@@ -368,3 +368,19 @@ def test_a_prompt_with_many_texts_forgets_the_first_to_finish(monkeypatch: pytes
         store.extend(request, range(1000 * request + 10, 1000 * request + 20))
         assert (store.draft(request, 2).tokens == (1000 * request + 20, 1000 * request + 21)) is expected
         store.end(request)
+
+
+def test_a_request_that_is_interrupted_and_goes_on_is_there_once() -> None:
+    """Or its own beginnings would vote as siblings, and take their room."""
+    store = Store(AMPLE)
+    store.begin(7, (1, 2, 3))
+    store.extend(7, (4, 5, 6, 9, 4, 5, 6))
+    once = store.draft(7, 1)
+    empty = store._bytes
+    for _ in range(3):
+        written = store.written[7]
+        store.end(7, finished=False)
+        store.begin(7, (1, 2, 3), written)
+        assert store.draft(7, 1) == once
+    assert store._bytes == empty
+    assert store.state() == []
