@@ -25,6 +25,7 @@ from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.preflight import check
+from engine.pretraining.rounds import FOLDER as PRETRAINING
 from engine.pretraining.rounds import Pretraining, pretrains
 from engine.rollout.engine_choice import choose_engine
 from engine.tasks.given_responses import GivenResponses
@@ -67,7 +68,10 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
     yield StartingUp(phase="starting_workers")
-    with worker_group(config, out / FOLDER) as workers, BackgroundSaver(config.checkpoint, workers, out, fence) as saver:
+    with (
+        worker_group(config, out / FOLDER, resume and has_begun(out)) as workers,
+        BackgroundSaver(config.checkpoint, workers, out, fence) as saver,
+    ):
         yield StartingUp(phase="measuring_costs")
         workers.measure_costs()
         found = newest(out / FOLDER) if resume else None
@@ -83,6 +87,11 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
             workers.on_responses = step_events.first_rollout(config, written.write)
         yield from _train(config, workers, saver, out, first)
         yield from artifacts.export(config, workers, out, fence)
+
+
+def has_begun(out: Path) -> bool:
+    """Whether there is anything to go on from, be it rounds of pretraining."""
+    return any(map(listed, (out / FOLDER, out / PRETRAINING)))
 
 
 def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool, fence: Fence) -> Iterator[AnyEvent]:

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Sequence
+from http.client import CONFLICT
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from backend.cli.terminal import done, key_figures
-from longtail import Longtail
+from longtail import ApiError, Longtail
 from longtail.schemas.runs import Run
 
 POLL_SECONDS = 0.5
@@ -58,7 +59,11 @@ def cancel(client: Longtail, console: Console, runs: Sequence[Run]) -> None:
         return
     console.print("Cancelling what still runs")
     for run_id in left:
-        client.cancel(run_id)
+        try:
+            client.cancel(run_id)
+        except ApiError as error:
+            if error.status != CONFLICT:  # else it has ended meanwhile
+                raise
     deadline = time.monotonic() + CANCEL_SECONDS
     while time.monotonic() < deadline and not all(client.run(run_id).finished for run_id in left):
         time.sleep(POLL_SECONDS)

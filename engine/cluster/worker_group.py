@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import storage
-from engine.checkpoint.verification import listed
 from engine.cluster.distributed_inference import DistributedInference
 from engine.cluster.distributed_rollout.coordinator import RolloutState
 from engine.cluster.distributed_rollout.driver import Rollout, RolloutDriver
@@ -58,10 +57,10 @@ class Learning:
 
 
 @contextmanager
-def worker_group(config: RunConfig, checkpoints: Path) -> Iterator["WorkerGroup"]:
+def worker_group(config: RunConfig, checkpoints: Path, resumes: bool) -> Iterator["WorkerGroup"]:
     """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``. A cluster that is not there, or has no
-    room, is a ConfigError; a run that has come to a checkpoint in it only has to wait until it is back."""
-    unfit = AttemptError if config.cluster.ray_address and listed(checkpoints) else ConfigError
+    room, is a ConfigError; a run that ``resumes`` has had room in it and only has to wait until it is back."""
+    unfit = AttemptError if config.cluster.ray_address and resumes else ConfigError
     with ray_session(config.cluster, config.rollout.gpus, unfit), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
         yield WorkerGroup(config, Path(folder), checkpoints.absolute(), unfit)
 

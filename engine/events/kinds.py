@@ -88,7 +88,8 @@ class WorkerSpan(Event):
 
 class Decoding(Event):
     """How a worker decoded in a step. ``points`` are (time, running, strategy): from so many seconds after ``start`` (since the epoch)
-    on so many requests ran, drafted for with that strategy ("off": plain decoding; "mixed": each with its own). The last has none running.
+    on so many requests ran, drafted for with that strategy ("off": plain decoding; "mixed", of earlier versions: each its own). The last
+    has none running.
 
     ``marks`` are (time, what, number), times as above: what ``rollout.scheduling`` did about the tail. "longest_first": the share is in
     that order, by predictions of so many tokens in all; "carried": so many responses are gone on with that an earlier step began;

@@ -53,7 +53,7 @@ def pretrains(config: RunConfig) -> bool:
 class PretrainingState:
     """Between two rounds, or before the first. ``first``: seconds that the first responses took; ``writing``: for which the slowest worker
     wrote in the last round that had any; ``vocabulary``: None for all tokens. ``asked``: requests by now, to ``workers`` workers;
-    ``dropped``: whether one of them no longer has all their responses."""
+    ``dropped``: whether one of them no longer has all their responses; ``shuffled``: earlier versions read given ones in a file's order."""
 
     schedule: PretrainingSchedule
     first: float = 0.0
@@ -66,6 +66,7 @@ class PretrainingState:
     asked: int = 0
     workers: int = 0
     dropped: bool = False
+    shuffled: bool = True
 
 
 class Pretraining:
@@ -269,8 +270,9 @@ class Pretraining:
         limit = self._limit(state.get("first", 0.0))  # more or fewer minutes may be wanted now
         judged_anew = {"best": 0.0, "flat": 0}  # by other held-out responses, if the buffer had dropped the first ones
         schedule = PretrainingSchedule(**state["schedule"] | {"limit": limit} | judged_anew)
-        known = state | {"schedule": schedule, "vocabulary": vocabulary}
-        if isinstance(self._source, GivenResponses) and state.get("workers", 0) > self._config.cluster.workers:
+        known = state | {"schedule": schedule, "vocabulary": vocabulary, "shuffled": True}
+        fewer = state.get("workers", 0) > self._config.cluster.workers
+        if isinstance(self._source, GivenResponses) and (fewer or "shuffled" not in state):
             known |= dict.fromkeys(("asked", "responses", "response_tokens"), 0)  # nobody knows which of them are gone
         self._state = PretrainingState(**known)
         self._workers.load_pretraining(found.path / WORKERS, vocabulary, self._state.drafter_version)

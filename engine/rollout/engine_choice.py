@@ -10,7 +10,7 @@ from engine.drafter.kind import RECIPE_KINDS
 from engine.errors import ConfigError, ModelError
 from engine.models.folder import locate, read_facts
 from engine.models.load import resolve
-from engine.rollout.sglang import requirements, supported_drafters, supported_speculation
+from engine.rollout.sglang import requirements, supported_speculation
 
 
 class EngineChoice(NamedTuple):
@@ -51,6 +51,8 @@ def _check_drafter(config: RunConfig) -> None:
     path, sglang = config.drafter.path, config.rollout.sglang
     drafts = config.speculation.enabled and supported_speculation.drafting(config.speculation, sglang) == "eagle"
     if drafts and path not in (None, "builtin", "auto"):
+        from engine.rollout.sglang import supported_drafters  # takes seconds, for which no other run has to wait
+
         kind = RECIPE_KINDS[config.drafter.recipe]
         supported_drafters.check_folder(Path(path), kind, resolve(config.model.path), sglang.tensor_parallel)
 

@@ -24,7 +24,7 @@ from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
-from backend.services.runs.clone_and_retry import CHECKPOINTS
+from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint.verification import listed
@@ -80,10 +80,12 @@ class Supervisor:
         with self._database.read() as session:
             run = session.get_one(Run, self._claim.run_id)
             step = max(run.checkpoint_step, BEFORE_STEPS if run.resumed_step is None else run.resumed_step)
-        folder = self._folder / CHECKPOINTS
-        if self._claim.resumes and step > BEFORE_STEPS and not listed(folder):
+            pretrained = run.pretraining is not None or run.resumed_step == BEFORE_STEPS
+        saved = [self._folder / name for name in ((CHECKPOINTS,) if step > BEFORE_STEPS else (CHECKPOINTS, PRETRAINING))]
+        if self._claim.resumes and (step > BEFORE_STEPS or pretrained) and not any(map(listed, saved)):
+            done = f"step {step}" if step > BEFORE_STEPS else "rounds of pretraining"
             raise CheckpointError(
-                f"the run goes on after step {step}, but {folder} on {socket.gethostname()} has no checkpoint. Nothing that is recorded "
+                f"the run goes on after {done}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is recorded "
                 "of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back, and retry the run"
             )
 

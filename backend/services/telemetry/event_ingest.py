@@ -78,6 +78,7 @@ class EventIngestor:
             run = session.get_one(Run, run_id)
             self._offset, self._seq = run.events_offset, run.events_seq
         self._is_unsure = False
+        self._told: float | None = None
         self.last_error: Log | None = None
         self.finished = False
         self.stopped: int | None = None
@@ -111,17 +112,18 @@ class EventIngestor:
         with self._writing() as session:
             self._move(session, offset)
             writer = EventRowWriter(session, self._run_id, self._notifies)
+            told = self._told
             for event in pending:
                 if isinstance(event, str):
                     seq += 1
-                    writer.alarm(event)
+                    writer.alarm(event, told)
                 elif event.seq > seq:
-                    seq = event.seq
+                    seq, told = event.seq, event.time
                     writer.add(event)
                     if isinstance(event, RunStarted):
                         transition(session, self._run_id, "running", fence=self._attempt)
             writer.close(seq)
-        self._offset, self._seq = offset, seq
+        self._offset, self._seq, self._told = offset, seq, told
         return True
 
     def _note(self, pending: Sequence[AnyEvent | str]) -> None:
@@ -228,8 +230,9 @@ class EventRowWriter:
             told = storable_text(f"{event.rollout_engine}: {event.engine_reason}")
             attempt.environment = attempt.environment | {"rollout_engine": told}
 
-    def alarm(self, message: str) -> None:
-        self._rows.setdefault(LogLine, []).append(log_line(self._run_id, time.time(), "alarm", "bad_event", message))
+    def alarm(self, message: str, told: float | None) -> None:
+        """``told``: when the event before it was, if that is known."""
+        self._rows.setdefault(LogLine, []).append(log_line(self._run_id, told or time.time(), "alarm", "bad_event", message))
 
     def close(self, seq: int) -> None:
         self._flush()

@@ -132,6 +132,6 @@ def checkpoint_activations(model: PreTrainedModel, config: LearnerConfig) -> Non
         for module in modules:
             if isinstance(module, torch.nn.Dropout):
                 module.p = 0.0
-            for name in ("attention_dropout", "dropout"):  # rates that a layer hands to a function
-                if isinstance(getattr(module, name, None), float):
-                    setattr(module, name, 0.0)
+            rates = [name for name, value in vars(module).items() if "dropout" in name and isinstance(value, float)]
+            for name in rates:  # a layer hands them to a function
+                setattr(module, name, 0.0)

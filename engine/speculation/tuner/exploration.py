@@ -17,6 +17,8 @@ TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
 FIRST, SHARE, ALLOWANCE = 3.0, 0.02, 2.0
 """What trials may be expected to lose, in steps of the best arm: at first, then a share of all steps, of which so much may be saved up."""
+FARTHEST = 30.0
+"""As many more steps are saved up as a drafter needs to catch up, but no more than these: one that is farther behind is not tried."""
 ASKED_SHARE = 0.005
 """The same of n-grams, which are tried whatever is believed of them: what they find changes from text to text."""
 
@@ -36,7 +38,7 @@ class Exploration:
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
         self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
-        self._credit = FIRST
+        self._credit, self._behind = FIRST, 0.0
         self._idle: int | None = None  # steps since the last trial of n-grams; the first one is free, whatever it may cost
         self._rng = rng
 
@@ -50,6 +52,7 @@ class Exploration:
             steps = TRIAL * -math.expm1(score[arm] - score[best]) + late[arm]
             return 0.0 if arm == best else max(steps * math.exp(seconds[arm] - seconds[best]) - late[best], 0.0)
 
+        self._behind = min(max(late[arm] * math.exp(seconds[arm] - seconds[best]) - late[best] for arm in arms), FARTHEST)
         steps = math.inf if self._idle is None else self._idle
         due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= ASKED_SHARE * steps]
         chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
@@ -69,7 +72,7 @@ class Exploration:
 
     def note(self, steps: int) -> None:
         """So many went by."""
-        self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE))
+        self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE + self._behind))
         self._idle = None if self._idle is None else self._idle + steps
 
     def state(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from engine.cluster.worker_group import worker_group
 from engine.config import RunConfig, parse
 from engine.errors import AttemptError, ConfigError, LongtailError
+from engine.run import has_begun
 
 JOINS = {"cluster": {"ray_address": "127.0.0.1:6379", "workers": 2, "device": "cpu"}}
 
@@ -17,31 +18,34 @@ def config() -> RunConfig:
     return parse(JOINS)
 
 
-def start(config: RunConfig, folder: Path) -> None:
-    with worker_group(config, folder):
+def start(config: RunConfig, out: Path) -> None:
+    with worker_group(config, out / "checkpoints", has_begun(out)):
         pass
 
 
-@pytest.mark.parametrize(("checkpoint", "kind"), [(False, ConfigError), (True, AttemptError)])
+KINDS = pytest.mark.parametrize(("saved", "kind"), [("", ConfigError), ("checkpoints", AttemptError), ("pretraining", AttemptError)])
+
+
+@KINDS
 def test_a_run_that_resumes_waits_for_its_cluster(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool, kind: type[LongtailError]
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str, kind: type[LongtailError]
 ) -> None:
     def init(**_: Any) -> None:
         raise ConnectionError("it does not answer")
 
-    if checkpoint:
-        (tmp_path / "step_000003").mkdir()
+    if saved:
+        (tmp_path / saved / "step_000003").mkdir(parents=True)
     monkeypatch.setattr("ray.init", init)
     with pytest.raises(kind, match=r"no Ray cluster to work with at 127\.0\.0\.1:6379 \(it does not answer\)"):
         start(config, tmp_path)
 
 
-@pytest.mark.parametrize(("checkpoint", "kind"), [(False, ConfigError), (True, AttemptError)])
+@KINDS
 def test_a_run_that_resumes_waits_for_room(
-    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checkpoint: bool, kind: type[LongtailError]
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: str, kind: type[LongtailError]
 ) -> None:
-    if checkpoint:
-        (tmp_path / "step_000003").mkdir()
+    if saved:
+        (tmp_path / saved / "step_000003").mkdir(parents=True)
     machine = {"Alive": True, "Resources": {"CPU": 1.0}}
     answers: dict[str, Any] = {"init": None, "cluster_resources": {}, "nodes": [machine]}
     for name, found in answers.items():

@@ -317,3 +317,22 @@ def test_given_rows_that_a_worker_took_along_are_read_again(clock: Clock, tmp_pa
     read(again, tmp_path, rows=400, resume=True, workers=workers)
     assert 0 < len(first.read) < 400
     assert again.read == list(range(0 if anew else len(first.read), 400))
+
+
+def test_given_rows_that_an_earlier_version_read_in_the_order_of_their_file_are_read_again(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are other rows in the order of now."""
+    (tmp_path / "stop").touch()
+    with pytest.raises(StoppedError):
+        read(Reading(clock), tmp_path, rows=400)
+    usual = storage.read
+
+    def of_before(path: Path) -> Any:
+        return {name: value for name, value in usual(path).items() if name != "shuffled"}
+
+    monkeypatch.setattr(storage, "read", of_before)
+    again = Reading(clock)
+    *_, last = read(again, tmp_path, rows=400, resume=True)
+    assert again.read == list(range(400))
+    assert last.responses == 400

@@ -1,12 +1,15 @@
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from io import StringIO
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from rich.console import Console
 
 from backend.cli.demo_comparison import result, table
-from backend.cli.demo_progress import numbers
+from backend.cli.demo_progress import cancel, numbers
+from longtail import ApiError, Longtail
 from longtail.schemas.comparison import ComparedRun, Comparison
 from longtail.schemas.runs import Run
 from longtail.schemas.telemetry import Series
@@ -79,3 +82,19 @@ def test_the_result_takes_the_share_from_the_baseline_and_the_rest_from_tlt(comp
 )
 def test_progress_in_words(changes: dict[str, Any], expected: str) -> None:
     assert numbers(make_run(**changes)) == expected
+
+
+@pytest.mark.parametrize("status", [409, 500])
+def test_a_run_that_ends_just_when_it_is_cancelled_is_no_fault(status: int) -> None:
+    found = iter([SimpleNamespace(finished=False), SimpleNamespace(finished=True)])
+
+    class Client:
+        def run(self, _: str) -> SimpleNamespace:
+            return next(found)
+
+        def cancel(self, _: str) -> None:
+            raise ApiError(status, "", "run 7 is failed: cannot cancel it")
+
+    left = [cast(Run, SimpleNamespace(id="7", finished=False))]
+    with nullcontext() if status == 409 else pytest.raises(ApiError):
+        cancel(cast(Longtail, Client()), Console(quiet=True), left)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from models_for_tests import Family, make_random_model
-from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, PreTrainedConfig
+from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, PreTrainedConfig, Starcoder2Config
 
 from engine.config.learner import LearnerConfig
 from engine.models.checksum import checksum
@@ -61,9 +61,22 @@ GPT2 = GPT2Config(vocab_size=200, n_embd=32, n_layer=2, n_head=2)
 OPT = OPTConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, ffn_dim=64, num_attention_heads=2, word_embed_proj_dim=32)
 
 
-@pytest.mark.parametrize("other", [GPT2, OPT], ids=["gpt2", "opt"])
+STARCODER2 = Starcoder2Config(
+    vocab_size=200,
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    attention_dropout=0.1,
+    residual_dropout=0.1,
+    embedding_dropout=0.1,
+)
+
+
+@pytest.mark.parametrize("other", [GPT2, OPT, STARCODER2], ids=["gpt2", "opt", "starcoder2"])
 def test_activations_that_are_computed_again_bring_no_dropout_back(other: PreTrainedConfig) -> None:
-    """Families that only SGLang generates with drop a tenth wherever they are trained, by default."""
+    """Families that only SGLang generates with drop a tenth wherever they are trained, by default or as published."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(other).eval()  # type: ignore[no-untyped-call]
     tokens = torch.randint(3, 200, (2, 40))

@@ -66,6 +66,24 @@ def test_a_run_whose_checkpoints_are_not_there_is_not_begun_anew(
         assert session.scalars(select(Metric.step).where(Metric.key == "reward_mean")).all() == [0]
 
 
+@pytest.mark.parametrize("saved", ["", "checkpoints", "pretraining"])
+def test_rounds_of_pretraining_that_are_not_there_are_not_begun_anew(
+    database: Database, settings: Settings, run_id: str, saved: str
+) -> None:
+    """They may have taken hours. What began its steps since then has them still, or checkpoints."""
+    folder = settings.run_folder(run_id)
+    take(database, run_id)
+    with database.write() as session:
+        session.get_one(Run, run_id).pretraining = {"round": 3}
+        settle(session, run_id, 1, Outcome("lost", error="gone"), max_retries=2)
+    if saved:
+        (folder / saved / "step_000003").mkdir(parents=True)
+    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    run = of(database, run_id)
+    assert (run.error_code == "checkpoint") == (not saved)
+    assert (str(folder / "pretraining") in (run.error or "")) == (not saved)
+
+
 def test_a_run_whose_checkpoints_are_there_goes_on(database: Database, settings: Settings, run_id: str) -> None:
     lose_after_a_step(database, settings.run_folder(run_id), run_id)
     (settings.run_folder(run_id) / "checkpoints" / "step_000000").mkdir(parents=True)

@@ -160,6 +160,8 @@ def test_what_a_run_was_told_of_is_not_told_again_of_its_retry(database: Databas
                 reward = (0.6 if step < 25 else 0.2) + 0.01 * (step % 3)
                 writer.write(events.StepFinished(step=step, seconds=1.0, phases={}, metrics={"reward_mean": reward}))
             writer.write(events.Alarm(step=last - 1, code="acceptance_collapsed", message="3% are accepted"))
+            with path.open("a", encoding="utf-8") as file:
+                file.write("no event\n" * (first == 0))
             saved = storage.save(path.parent / "checkpoints", last - 1, {"state.json": 0})
             writer.write(events.CheckpointSaved(step=last - 1, path=str(saved.path), seconds=0.1))
         ingestor.drain()
