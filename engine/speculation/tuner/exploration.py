@@ -15,8 +15,8 @@ PLAUSIBLE = 1.3
 """Standard deviations by which an arm may be better than it seems."""
 TRIAL = 3
 """Decode steps for which an arm is tried. The first is not timed: a drafter that was out of use catches up in it."""
-FIRST, SHARE, ALLOWANCE = 3.0, 0.02, 2.0
-"""What trials may be expected to lose, in steps of the best arm: at first, then a share of all steps, of which so much may be saved up."""
+SHARE, ALLOWANCE = 0.02, 2.0
+"""What trials may be expected to lose: a share of all steps, in steps of the best arm, of which so much is there at first or saved up."""
 FARTHEST = 30.0
 """As many more steps are saved up as a drafter needs to catch up, but no more than these: one that is farther behind is not tried."""
 ASKED_SHARE = 0.005
@@ -38,7 +38,7 @@ class Exploration:
 
     def __init__(self, arms: Sequence[Strategy], rng: random.Random) -> None:
         self._ngrams = {index for index, arm in enumerate(arms) if arm.drafter == "ngram"}
-        self._credit, self._behind = FIRST, 0.0
+        self._credit, self._behind = ALLOWANCE, 0.0
         self._idle: int | None = None  # steps since the last trial of n-grams; the first one is free, whatever it may cost
         self._rng = rng
 
@@ -72,7 +72,7 @@ class Exploration:
 
     def note(self, steps: int) -> None:
         """So many went by."""
-        self._credit = max(self._credit, min(self._credit + SHARE * steps, ALLOWANCE + self._behind))
+        self._credit = min(self._credit + SHARE * steps, ALLOWANCE + self._behind)
         self._idle = None if self._idle is None else self._idle + steps
 
     def state(self) -> dict[str, Any]:
@@ -82,5 +82,5 @@ class Exploration:
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        self._credit = min(state.get("credit", FIRST), FIRST)  # an earlier version had none, and another one another
+        self._credit = min(state.get("credit", ALLOWANCE), ALLOWANCE)  # an earlier version had none
         self._idle = state["idle"].get("ngram")

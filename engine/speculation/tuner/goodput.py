@@ -49,9 +49,6 @@ class GoodputTuner:
     ``predicted(strategy, context)`` gives the seconds of a step before correction, of any strategy.
     """
 
-    _decisions: dict[int, ArmChoice]
-    _run: ArmRun
-
     def __init__(self, strategies: Sequence[Strategy], config: GoodputConfig, rng: random.Random, costs: CostTable | None) -> None:
         self._arms = list(dict.fromkeys((OFF, *strategies)))
         self._index = {arm: index for index, arm in enumerate(self._arms)}
@@ -152,8 +149,8 @@ class GoodputTuner:
         return decision if self._arms[decision.arm].drafter in context.drafters else None
 
     def _restart(self) -> None:
-        self._decisions = {}
-        self._run = ArmRun(-1, 0)
+        self._decisions: dict[int, ArmChoice] = {}
+        self._run: ArmRun = ArmRun(-1, 0)
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
         """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""

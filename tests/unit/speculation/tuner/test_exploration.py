@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.speculation.strategy import OFF, Strategy
-from engine.speculation.tuner.exploration import ASKED_SHARE, FIRST, SHARE, TRIAL, Exploration
+from engine.speculation.tuner.exploration import ALLOWANCE, ASKED_SHARE, SHARE, TRIAL, Exploration
 
 NGRAM, CHAIN, TREE = Strategy("ngram", 8, 1, 8), Strategy("eagle", 1, 1, 1), Strategy("eagle", 2, 2, 4)
 
@@ -52,7 +52,7 @@ def test_trials_of_arms_that_seem_worse_lose_a_share_of_the_steps_at_most() -> N
     for _ in range(0, steps, TRIAL):
         lost += TRIAL * (1 - 0.67) * exploration.choose([0, 1], score, uncertain, np.zeros(2), np.zeros(2))
         exploration.note(TRIAL)
-    assert 0.5 * SHARE * steps < lost <= FIRST + SHARE * steps
+    assert 0.5 * SHARE * steps < lost <= ALLOWANCE + SHARE * steps
 
 
 @pytest.mark.parametrize("late", [0.0, 1.0, 4.0, 25.0, 40.0])
@@ -64,7 +64,7 @@ def test_a_trial_costs_what_its_drafter_catches_up_with(late: float) -> None:
         tried += exploration.choose([0, 1], score, uncertain, np.zeros(2), behind)
         exploration.note(TRIAL)
     lost = tried * (late + TRIAL * (1 - 0.67))
-    assert lost <= FIRST + SHARE * steps
+    assert lost <= ALLOWANCE + SHARE * steps
     assert (lost > 0.5 * SHARE * steps) == (late < 30)
     both = Exploration((CHAIN, TREE), random.Random(0))
     assert {both.choose([0, 1], score, uncertain, np.zeros(2), np.full(2, late)) for _ in range(50)} == {0, 1}
