@@ -58,6 +58,7 @@ class GoodputTuner:
         self._acceptance = AcceptanceRates(self._arms, config)
         self._exploration = Exploration(self._arms, rng)
         self._counts = ArmCounts()
+        self._decisions, self._run = dict[int, ArmChoice](), ArmRun(-1, 0)
         self._versions: tuple[int, int] | None = None
         self._predict(costs)
 
@@ -149,8 +150,8 @@ class GoodputTuner:
         return decision if self._arms[decision.arm].drafter in context.drafters else None
 
     def _restart(self) -> None:
-        self._decisions: dict[int, ArmChoice] = {}
-        self._run: ArmRun = ArmRun(-1, 0)
+        self._decisions = {}
+        self._run = ArmRun(-1, 0)
 
     def _decide(self, context: Context, last: ArmChoice | None) -> ArmChoice:
         """The first one at a batch size is the best; then others are tried beside it. A new one holds for few steps."""
