@@ -93,8 +93,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
     parser.add_argument(
         "--model",
-        help=f"built-in model (tiny, small), for e2e also demo, uniform or {PRETRAINED}, for planner a part; each benchmark has its own "
-        "default",
+        help=f"built-in model (tiny, small), for e2e also demo, uniform or {PRETRAINED}, for planner a part, for real, draft_vocabulary "
+        "and sglang any name of longtail models or folder; each benchmark has its own default",
     )
     parser.add_argument(
         "--data",

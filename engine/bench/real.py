@@ -144,12 +144,14 @@ def _measured(bed: RealBed, sampling: Sampling, drafters: Mapping[float, Mapping
             mismatches += _different(found)
             rates[size]["hf"].append(_transformers(bed, requests, drawn))
         print(size, {name: round(median(each), 1) for name, each in rates[size].items()}, "tokens/s", flush=True)
-    tail, differ = _long_tail(bed, engines, sampling, quick)
+    seconds, differ = _long_tail(bed, engines, sampling, quick)
+    tail = {name: round(seconds["plain"] / each, 3) for name, each in seconds.items()}
     measured = {f"{minutes:g}": _accepted(bed, sampling, drafter) for minutes, drafter in drafters.items()}
     speed = {size: {name: ratio(list(zip(each, of["plain"], strict=True))) for name, each in of.items()} for size, of in rates.items()}
     return {
         "plain_tok_s": {str(size): round(median(of["plain"]), 1) for size, of in rates.items()},
         "hf_tok_s": {str(size): round(median(of["hf"]), 1) for size, of in rates.items()},
+        "long_tail_s": {name: round(each, 1) for name, each in seconds.items()},
         "ngram": {"speedup": {str(size): of["ngram"] for size, of in speed.items()}, "long_tail_speedup": tail["ngram"]},
         "minutes": {
             name: accepted | {"speedup": {str(size): of[name] for size, of in speed.items()}, "long_tail_speedup": tail[name]}
@@ -172,17 +174,18 @@ def _accepted(bed: RealBed, sampling: Sampling, drafter: Mapping[str, Tensor]) -
 
 
 def _long_tail(bed: RealBed, engines: Mapping[str, NativeEngine], sampling: Sampling, quick: bool) -> tuple[dict[str, float], int]:
-    """Speed-ups of a whole rollout to the end of its longest response, and how many responses differ from plain ones."""
+    """Seconds of a whole rollout to the end of its longest response, in the mean, and how many responses differ from plain ones."""
     seconds: dict[str, float] = dict.fromkeys(engines, 0.0)
     differ = 0
-    for repetition in range(1 if quick else REPETITIONS):
+    repetitions = 1 if quick else REPETITIONS
+    for repetition in range(repetitions):
         requests = bed.requests(TAIL, SIBLINGS, seed=50 + repetition)
         found: dict[str, list[Completion]] = {}
         for name in _turn(engines, repetition):
             found[name], _, spent = timed(engines[name], requests, _limited(sampling, LONGEST, repetition))
-            seconds[name] += spent
+            seconds[name] += spent / repetitions
         differ += _different(found)
-    return {name: round(seconds["plain"] / each, 3) for name, each in seconds.items()}, differ
+    return seconds, differ
 
 
 def _turn(arms: Iterable[str], repetition: int) -> list[str]:

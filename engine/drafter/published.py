@@ -39,7 +39,7 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
     if kept := next((key for key in QUANTISED if config.get(key)), None):
         raise ModelError(f"config.json has a {kept}: quantised weights cannot be trained; use the drafter's float32 or bfloat16 weights")
     if (algorithm := config.get("speculators_model_type", "eagle3")) != "eagle3":
-        raise ModelError(f"a drafter of type {algorithm}; supported are EAGLE and EAGLE-3 drafters")
+        raise ModelError(f"a drafter of type {algorithm} in the speculators format, of which only eagle3 is supported")
     if stray := next((name for name in weights if name in IN_CONFIG), None):
         raise ModelError(f"tensor {stray} does not belong to a drafter: config.json says that; use the drafter's own files")
     ours = _named({name: tensor for name, tensor in weights.items() if not name.endswith(IGNORED)})

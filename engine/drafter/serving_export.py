@@ -19,7 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="drafter folder: of a run, of longtail drafter train, or a published one")
     parser.add_argument("--format", choices=FORMATS, required=True, help="sglang: EAGLE's flat layout, also SpecForge's; vllm: speculators")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
-    parser.add_argument("--model", help="the target: tiny, small or a local Hugging Face folder; by default what the drafter's card names")
+    target = "the target: a name of longtail models or a local Hugging Face folder; by default what the drafter's card names"
+    parser.add_argument("--model", help=target)
 
 
 def export(options: argparse.Namespace) -> None:
