@@ -89,10 +89,10 @@ class _Group:
     def begin(self, number: int, written: Sequence[int]) -> None:
         self.running[number] = self._add(number, self._end_of_prompt, written)
 
-    def end(self, number: int, stays: bool) -> None:
+    def end(self, number: int, finished: bool) -> None:
         self._read()
         self.running.pop(number).close()
-        if stays:
+        if finished:
             self.finished.append(number)
             self._grow(0)  # what is joined may not be needed for long
         else:
