@@ -77,10 +77,11 @@ class Exploration:
 
     def state(self) -> dict[str, Any]:
         version, numbers, gauss = self._rng.getstate()
-        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "idle": {"ngram": self._idle}}
+        return {"rng": [version, list(numbers), gauss], "credit": self._credit, "behind": self._behind, "idle": {"ngram": self._idle}}
 
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        self._credit = min(state.get("credit", ALLOWANCE), ALLOWANCE)  # an earlier version had none
+        self._behind = state.get("behind", 0.0)  # an earlier version had neither
+        self._credit = min(state.get("credit", ALLOWANCE), ALLOWANCE + self._behind)
         self._idle = state["idle"].get("ngram")

@@ -1,5 +1,6 @@
 """What trials may cost."""
 
+import json
 import random
 
 import numpy as np
@@ -68,3 +69,16 @@ def test_a_trial_costs_what_its_drafter_catches_up_with(late: float) -> None:
     assert (lost > 0.5 * SHARE * steps) == (late < 30)
     both = Exploration((CHAIN, TREE), random.Random(0))
     assert {both.choose([0, 1], score, uncertain, np.zeros(2), np.full(2, late)) for _ in range(50)} == {0, 1}
+
+
+def test_what_was_saved_up_survives_a_checkpoint() -> None:
+    """Else a drafter that is far behind would never be tried where checkpoints are more frequent than trials."""
+    exploration, uncertain = Exploration((OFF, CHAIN), random.Random(0)), np.diag([0.0, 0.25])
+    exploration.choose([0, 1], np.log([1.0, 0.67]), uncertain, np.zeros(2), np.array([0.0, 20.0]))
+    exploration.note(500)
+    state = json.loads(json.dumps(exploration.state()))
+    assert state["credit"] > 2 * ALLOWANCE
+    resumed = Exploration((OFF, CHAIN), random.Random(1))
+    resumed.load_state(state)
+    resumed.note(0)
+    assert resumed.state() == state
