@@ -82,6 +82,5 @@ class Exploration:
     def load_state(self, state: dict[str, Any]) -> None:
         version, numbers, gauss = state["rng"]
         self._rng.setstate((version, tuple(numbers), gauss))
-        self._behind = state.get("behind", 0.0)  # an earlier version had neither
-        self._credit = min(state.get("credit", ALLOWANCE), ALLOWANCE + self._behind)
+        self._credit, self._behind = state.get("credit", ALLOWANCE), state.get("behind", 0.0)  # an earlier version had neither
         self._idle = state["idle"].get("ngram")
