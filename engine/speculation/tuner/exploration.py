@@ -18,7 +18,7 @@ TRIAL = 3
 SHARE, ALLOWANCE = 0.02, 2.0
 """What trials may be expected to lose: a share of all steps, in steps of the best arm, of which so much is there at first or saved up."""
 FARTHEST = 30.0
-"""As many more steps are saved up as a drafter needs to catch up, but no more than these: one that is farther behind is not tried."""
+"""As many more steps are saved up as a drafter needs to catch up, but no more than these: one that is much farther behind is not tried."""
 ASKED_SHARE = 0.005
 """The same of n-grams, which are tried whatever is believed of them: what they find changes from text to text."""
 
@@ -48,16 +48,15 @@ class Exploration:
         best = max(arms, key=score.__getitem__)
         hoped = self._hoped(arms, best, score, covariance) if covariance.any() else score
 
-        def lost(arm: int) -> float:
-            steps = TRIAL * -math.expm1(score[arm] - score[best]) + late[arm]
-            return 0.0 if arm == best else max(steps * math.exp(seconds[arm] - seconds[best]) - late[best], 0.0)
-
-        self._behind = min(max(late[arm] * math.exp(seconds[arm] - seconds[best]) - late[best] for arm in arms), FARTHEST)
+        dearer = np.exp(seconds - seconds[best])
+        behind = np.maximum(late * dearer - late[best], 0.0)  # who need not catch up saves nothing by it, but puts it off
+        lost = TRIAL * -np.expm1(score - score[best]) * dearer + behind
+        self._behind = min(float(behind[arms].max()), FARTHEST)
         steps = math.inf if self._idle is None else self._idle
-        due = [arm for arm in arms if arm in self._ngrams and arm != best and lost(arm) <= ASKED_SHARE * steps]
-        chosen = max(due or [arm for arm in arms if lost(arm) <= self._credit], key=hoped.__getitem__)
+        due = [arm for arm in arms if arm in self._ngrams and arm != best and lost[arm] <= ASKED_SHARE * steps]
+        chosen = max(due or [arm for arm in arms if lost[arm] <= self._credit], key=hoped.__getitem__)
         if not due:
-            self._credit -= lost(chosen)
+            self._credit -= float(lost[chosen])
         self._idle = 0 if chosen in self._ngrams else self._idle
         return chosen
 

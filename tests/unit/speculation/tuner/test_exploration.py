@@ -82,3 +82,13 @@ def test_what_was_saved_up_survives_a_checkpoint() -> None:
     resumed.load_state(state)
     resumed.note(0)
     assert resumed.state() == state
+
+
+@pytest.mark.parametrize("late", [0.0, 4.0, 25.0])
+def test_who_need_not_catch_up_is_no_cheaper_to_try(late: float) -> None:
+    """N-grams leave the learned drafter as far behind as it was."""
+    exploration, tried, steps = Exploration((NGRAM, CHAIN), random.Random(0)), 0, 30_000
+    for _ in range(0, steps, TRIAL):
+        tried += exploration.choose([0, 1], np.log([0.5, 1.0]), np.zeros((2, 2)), np.zeros(2), np.array([0.0, late])) == 0
+        exploration.note(TRIAL)
+    assert 0.8 * ASKED_SHARE < (tried - 1) * TRIAL * 0.5 / steps <= ASKED_SHARE
