@@ -72,9 +72,9 @@ class Watchdog:
 
     def loaded(self, what: Literal["target", "drafter"], version: int) -> None:
         """New weights; a trial under way starts again. What it has shown stays, or rollouts that are shorter than a trial would all be
-        compared with the first ones."""
-        if self._trial and self._trial.drafted >= TRIAL_TOKENS and not has_collapsed(self._trial, self._baseline.rate):
-            self._end(self._trial, collapsed=False)
+        compared with the first ones, and a drafter that is of no use to them would never be told of."""
+        if self._trial and self._trial.drafted >= TRIAL_TOKENS:
+            self._end(self._trial, has_collapsed(self._trial, self._baseline.rate))
         self._versions[what] = version
         if self._baseline.drafted >= BASELINE_TOKENS:
             self._trial = Evidence()

@@ -212,3 +212,19 @@ def test_the_tail_of_the_binomial_distribution(most: int, trials: int, probabili
 
 def test_the_tail_of_many_trials_does_not_overflow() -> None:
     assert binomial_tail(900, 2000, 0.45) == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_drafter_that_breaks_rollouts_of_three_steps_is_told_of() -> None:
+    """No verdict falls within so few; but at the next load there is one."""
+    watchdog = seasoned()
+    for version in (7, 8, 9):
+        watchdog.loaded("target", version)
+        for _ in range(3):
+            watchdog.observe(16, 0)
+        assert watchdog.allows
+    assert [notice.code for notice in watchdog.take_alarms()] == ["acceptance_collapsed"]
+    for _ in range(8):
+        watchdog.loaded("target", 10)
+        for _ in range(3):
+            watchdog.observe(16, 12)
+    assert [notice.code for notice in watchdog.take_alarms()] == ["acceptance_recovered"]
