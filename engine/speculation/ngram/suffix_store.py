@@ -87,16 +87,18 @@ class _Group:
         self.running.pop(number).close()
 
     def begin(self, number: int, written: Sequence[int]) -> None:
+        """Who goes on after an interruption brings its beginning along, and has no sibling in it."""
+        begun = array("i", written)
+        for other in [each for each in self.finished if begun and self._continues(begun, each)]:
+            self.finished.remove(other)
+            self._drop(other)
         self.running[number] = self._add(number, self._end_of_prompt, written)
 
-    def end(self, number: int, finished: bool) -> None:
+    def end(self, number: int) -> None:
         self._read()
         self.running.pop(number).close()
-        if finished:
-            self.finished.append(number)
-            self._grow(0)  # what is joined may not be needed for long
-        else:
-            self._drop(number)
+        self.finished.append(number)
+        self._grow(0)  # what is joined may not be needed for long
         while self.length > MOST_TOKENS and len(self.finished) > 1:
             self.drop_oldest()
 
@@ -119,6 +121,10 @@ class _Group:
             return Draft()
         tokens, confidence = _vote(self._joined.following(places, limit), limit)
         return Draft(tokens, match, confidence) if tokens else Draft()
+
+    def _continues(self, begun: "array[int]", number: int) -> bool:
+        own = self.texts[number].own
+        return begun[: len(own)] == own
 
     def _read(self) -> None:
         """What the running requests have written since the last time."""
@@ -181,11 +187,11 @@ class SuffixStore:
         group.begin(number, written)
         self._changed(group, before)
 
-    def end(self, request: int, finished: bool = True) -> None:
-        """What it wrote stays if it has ``finished``. Who is interrupted and goes on brings it along, and has no sibling in itself."""
+    def end(self, request: int) -> None:
+        """What it wrote stays, whether it is finished or interrupted."""
         group, number = self._requests.pop(request)
         before = group.bytes
-        group.end(number, finished)
+        group.end(number)
         self._changed(group, before)
         if not group.running:
             self._idle[group.key] = self._active.pop(group.key)

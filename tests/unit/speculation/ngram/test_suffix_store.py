@@ -32,8 +32,8 @@ class Store(SuffixStore):
     def extend(self, request: int, tokens: Sequence[int]) -> None:
         self.written[request].extend(tokens)
 
-    def end(self, request: int, finished: bool = True) -> None:
-        super().end(request, finished)
+    def end(self, request: int) -> None:
+        super().end(request)
         del self.written[request]
 
 
@@ -379,8 +379,21 @@ def test_a_request_that_is_interrupted_and_goes_on_is_there_once() -> None:
     empty = store._bytes
     for _ in range(3):
         written = store.written[7]
-        store.end(7, finished=False)
+        store.end(7)
         store.begin(7, (1, 2, 3), written)
         assert store.draft(7, 1) == once
     assert store._bytes == empty
     assert store.state() == []
+
+
+def test_siblings_draft_from_a_response_that_was_interrupted_for_good() -> None:
+    """As a step's longest ones are where more are sampled than are needed."""
+    store = Store(AMPLE)
+    store.begin(7, (1, 2, 3))
+    store.extend(7, (4, 5, 6, 9))
+    store.end(7)
+    store.begin(8, (1, 2, 3))
+    store.extend(8, (4, 5, 6))
+    assert store.draft(8, 1).tokens == (9,)
+    store.begin(9, (1, 2, 3), [4, 5, 7])  # which begins otherwise
+    assert store.draft(8, 1).tokens == (9,)
