@@ -8,6 +8,10 @@ class ElasticSwitch:
     def __init__(self, threshold: int, hysteresis: float) -> None:
         self._threshold = threshold
         self._limit = threshold * (1 + hysteresis)
+        self.reset()
+
+    def reset(self) -> None:
+        """A rollout begins; how the last one ended tells nothing of it."""
         self._on = False
 
     def update(self, running: int) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from engine.config import DrafterName, SpeculationConfig
 from engine.speculation.acceptance_watchdog import Notice, Watchdog
-from engine.speculation.catch_up import caught_up
+from engine.speculation.catch_up import FAR, caught_up
 from engine.speculation.counterfactual import Counterfactual, DecodeSeconds
 from engine.speculation.drafter_selection import DrafterSelector
 from engine.speculation.elastic_switch import ElasticSwitch
@@ -92,7 +92,8 @@ class Speculator:
         self.end()
         self._counterfactual.end_rollout()
         self._lengths.new_step()
-        self._limit, self._fresh = limit, 0
+        self._limit, self._fresh, self._bucket = limit, 0, 0
+        self._switch.reset()
 
     def forgetful(self) -> "Speculator":
         """One that decides by what was learnt here, and learns for itself only. Alarms, and texts to draft from, are of both. Its prompts
@@ -167,6 +168,8 @@ class Speculator:
                 self._selector.record(draft, drafts)
         if plan.shape is None:
             return
+        if plan.context.behind >= FAR:
+            self._fresh = 0  # the drafter has caught up
         given = plan.given or [None] * len(accepted)
         learned = [drafts for drafts, other in zip(accepted, given, strict=True) if other is None]
         self._watchdog.observe(len(learned), len(learned) - learned.count(0))
@@ -296,4 +299,4 @@ class Speculator:
         del self._wait[request], self._patience[request]
         self._counterfactual.leave(request, finished)
         if self._store:
-            self._store.end(request, finished)
+            self._store.end(request)

@@ -41,3 +41,10 @@ def test_it_never_flaps_inside_the_band_and_always_obeys_outside(threshold: int,
         else:
             assert on == before
         before = on
+
+
+def test_a_rollout_begins_as_the_first_one_did() -> None:
+    switch = ElasticSwitch(8, 0.25)
+    assert drive(switch, [8, 9]) == [True, True]
+    switch.reset()
+    assert drive(switch, [9, 8]) == [False, True]

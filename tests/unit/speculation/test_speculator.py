@@ -265,3 +265,13 @@ def test_a_resumed_run_may_have_another_tuner_and_other_strategies(before: str, 
     resumed.load_state(state)
     assert resumed.state()["lengths"] == state["lengths"]
     assert step(resumed, admitted(resumed, 4, prompt=(7, 8, 9)), 0.8, rng).strategy in (OFF, TREE)
+
+
+def test_once_the_drafter_has_caught_up_nobody_believes_it_behind() -> None:
+    speculator = make(CHAIN)
+    batch = admitted(speculator, 2, prompt=tuple(range(200)))
+    assert speculator.plan(batch, learned=True).context.behind > 150
+    step(speculator, batch, 1.0, random.Random(0))
+    for request in batch:
+        request.drafted = request.length - 5
+    assert speculator.plan(batch, learned=True).context.behind < 10
