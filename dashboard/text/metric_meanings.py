@@ -32,6 +32,7 @@ MEANINGS: Mapping[str, str] = {
     "reward_std": "Standard deviation of the step's rewards. Near 0 nothing is left to learn.",
     "right_tokens": "Mean length of the right responses, in tokens.",
     "stale_share": "Share of the tokens learned from that an older policy wrote.",
+    "skipped_updates": "Updates of the policy that were left out, since their gradient was not finite.",
     "staleness_max": "Updates between the policy that wrote a token and the one that learns from it, at most.",
     "staleness_mean": "Updates between the policy that wrote a token and the one that learns from it, on average.",
     "step_seconds": "Seconds that the step took.",

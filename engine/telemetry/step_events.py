@@ -129,6 +129,10 @@ def events(step: StepRecord, decode: Decode) -> Iterator[AnyEvent]:
     alarms = [*statistics.alarms, *(step.evaluation.alarms if step.evaluation else ())]
     for code, message in dict.fromkeys(alarms):  # workers notice the same
         yield Alarm(step=step.index, code=code, message=message)
+    if skipped := int(step.learning.metrics.get("skipped_updates", 0)):
+        left_out = "an update was" if skipped == 1 else f"{skipped} updates were"
+        message = f"{left_out} left out, since the gradient is not finite; if that goes on the run ends: lower the learning rate"
+        yield Alarm(step=step.index, code="update_skipped", message=message)
     for published in (step.published, step.evaluation and step.evaluation.rolled_back):
         if published:
             yield _drafter(step, published)

@@ -1,11 +1,10 @@
 """All gradients of a model in one flat buffer: summed over workers, measured and clipped without a copy."""
 
 from collections.abc import Iterable
-from math import isfinite
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 
 BUCKET = 2**26  # elements in one all-reduce, 256 MB in fp32
 
@@ -29,15 +28,7 @@ class FlatGradients:
             dist.all_reduce(bucket, group=group)
 
     def clip(self, max_norm: float) -> float:
-        """Scales the gradients down to a global L2 norm of ``max_norm``; returns the norm before. FloatingPointError if not finite."""
+        """Scales the gradients down to a global L2 norm of ``max_norm``; returns the norm before, for which a GPU is waited for."""
         norm = torch.linalg.vector_norm(self._buffer)
         self._buffer.mul_((max_norm / (norm + 1e-6)).clamp(max=1.0))
-        return finite(norm)
-
-
-def finite(norm: Tensor) -> float:
-    """``norm`` of the gradients, for which a GPU is waited for. FloatingPointError if it is not finite."""
-    value = norm.item()
-    if not isfinite(value):
-        raise FloatingPointError(f"the gradient norm of the policy is {value}")
-    return value
+        return float(norm.item())

@@ -1,6 +1,7 @@
 """The learner of one worker: log-probs of finished responses, and policy updates that all workers make together."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from engine.policy.training.microbatches import Microbatch, idle, microbatches
 from engine.policy.training.policy import LogprobsAndEntropies, Policy
 from engine.policy.training.training_row import Inferred, TrainingRow, alike
 
+MOST_SKIPPED = 3
+"""Updates in a row that are left out since their gradient is not finite, as a batch now and then may have one; more are no accident."""
 LOSS_METRICS = ("loss", "kl", "clip_share")
 TOKEN_METRICS = ("entropy", "logprob_gap")
 
@@ -41,6 +44,7 @@ class Learner:
         self._objective = Objective(config, limit)
         trained = policy.trained().values()
         self._captured: tuple[DrafterKind, KeepFeatures] | None = None
+        self._skipped = 0  # in a row
         self._pass: tuple[FeatureCapture, Microbatch, list[TrainingRow]] | None = None
         self._optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
         for weight in trained:  # every one has its moments: a checkpoint is read into them
@@ -109,34 +113,55 @@ class Learner:
         The loss is over the rows of all workers that are not masked (see ``Objective``). Rows without a gradient cost nothing. Returns
         learning_rate and, if there was an update, loss, the mean over updates weighted by their size; means over the tokens of all
         workers: kl, where there is a reference, and clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to
-        the rollout's); and gradient_norm before clipping, the mean over updates. FloatingPointError, on every worker, if a gradient is not
-        finite.
+        the rollout's); and gradient_norm before clipping, the mean over updates. An update whose gradient is not finite is left out, and
+        counts for nothing but skipped_updates. FloatingPointError, on every worker, after more than MOST_SKIPPED in a row.
         """
         rate = learning_rate(self._config, step)
         for parameters in self._optimizer.param_groups:
             parameters["lr"] = rate
         parts = balance([len(row.tokens) for row in rows], self._config.updates_per_step)
-        lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
-        own = torch.tensor([*(sum(map(self._objective.counts, part)) for part in lengths), sum(map(sum, lengths))], dtype=torch.float64)
-        *counts, tokens = self._sum(own if self._group is None else to_device(own, self._device))
-        totals, norms = self._no_sums(), []
-        for part, count in zip(parts, counts, strict=True):
+        totals, done, norms, skipped = self._no_sums(), (0.0, 0.0), list[float](), 0
+        for part, (count, tokens) in zip(parts, self._sizes(rows, parts), strict=True):
             if count > 0:  # on all workers, so that every one makes the same optimizer steps
                 taught = [index for index in part if rows[index].teaches(self._config.kl_in_loss)]
-                totals += self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
-                norms.append(self.policy.clip_gradients(self._config.max_gradient_norm))
-                self._optimizer.step()
+                found = self._backward([rows[index] for index in taught], inferred and [inferred[index] for index in taught], count)
+                norm = self.policy.clip_gradients(self._config.max_gradient_norm)
+                if self._steps(norm):
+                    totals, done, norms = totals + found, (done[0] + count, done[1] + tokens), [*norms, norm]
+                else:
+                    skipped += 1
         self._keep_features()
         *sums, taught_tokens = self._sum(totals)
+        metrics = {"learning_rate": rate} | ({"skipped_updates": float(skipped)} if skipped else {})
         if not norms:
-            return {"learning_rate": rate}
-        sizes = (sum(counts), tokens, tokens)
-        metrics = {name: total / max(1.0, size) for name, total, size in zip(LOSS_METRICS, sums, sizes, strict=False)}
+            return metrics
+        pairs = zip(sums, (*done, done[1]), strict=False)
+        metrics |= {name: total / max(1.0, size) for name, (total, size) in zip(LOSS_METRICS, pairs, strict=True)}
         if not self._config.kl_coefficient:
             del metrics["kl"]
         if taught_tokens:
             metrics |= {name: total / taught_tokens for name, total in zip(TOKEN_METRICS, sums[len(LOSS_METRICS) :], strict=True)}
-        return metrics | {"gradient_norm": sum(norms) / len(norms), "learning_rate": rate}
+        return metrics | {"gradient_norm": sum(norms) / len(norms)}
+
+    def _sizes(self, rows: Sequence[TrainingRow], parts: Sequence[Sequence[int]]) -> list[tuple[float, float]]:
+        """Of all workers' rows in each of ``parts``: what the loss is divided by, and the tokens."""
+        lengths = [[rows[index].response_length for index in part if not rows[index].masked] for part in parts]
+        own = [*(sum(map(self._objective.counts, part)) for part in lengths), *map(sum, lengths)]
+        values = torch.tensor(own, dtype=torch.float64)
+        found = self._sum(values if self._group is None else to_device(values, self._device))
+        return [*zip(found[: len(parts)], found[len(parts) :], strict=True)]
+
+    def _steps(self, norm: float) -> bool:
+        """Makes the update, unless its gradient, of ``norm``, is not finite; that is so on all workers or on none."""
+        self._skipped = 0 if isfinite(norm) else self._skipped + 1
+        if self._skipped > MOST_SKIPPED:
+            raise FloatingPointError(
+                f"the gradient norm of the policy is {norm}, the {self._skipped}th time in a row: training has diverged; "
+                "lower the learning rate"
+            )
+        if not self._skipped:
+            self._optimizer.step()
+        return not self._skipped
 
     def state(self) -> dict[str, Any]:
         """What training changes, without a copy: ``model``, the trained weights by name, and ``optimizer``, tensors by the weight's number.

@@ -100,7 +100,7 @@ class Policy(ABC):
     @abstractmethod
     def clip_gradients(self, max_norm: float) -> float:
         """Sums gradients over all workers, if that is still to be done, and scales them down to a global L2 norm of ``max_norm``; the
-        norm before. FloatingPointError, on every worker, if that is not finite."""
+        norm before, the same on every worker."""
 
     def _computing(self) -> AbstractContextManager[None]:
         """Around every pass."""

@@ -28,7 +28,6 @@ from engine.models.host_to_device import to_device
 from engine.models.load_sharded import empty_model, read_shards, renew_rotary
 from engine.models.weights import base_weights, local, whole
 from engine.policy.training import lora
-from engine.policy.training.flat_gradients import finite
 from engine.policy.training.network import Network
 from engine.policy.training.policy import Policy, checkpoint_activations, prepare
 from engine.policy.training.precision import computing_type
@@ -78,7 +77,7 @@ class ShardedPolicy(Policy):
         trained = self.trained().values()
         norm = whole(get_total_norm([weight.grad for weight in trained if weight.grad is not None]))
         clip_grads_with_norm_(trained, max_norm, norm)
-        return finite(norm)
+        return float(norm.item())
 
 
 def _spread(

@@ -2,6 +2,8 @@
 
 from math import isnan
 
+import pytest
+
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.cluster.distributed_rollout.driver import Rollout
 from engine.cluster.spot_training.drafter_versions import Published
@@ -25,12 +27,14 @@ def completion(index: int) -> Completion:
     return Completion(Request(index, 0, (1,)), (5,) * (index + 1), (-1.0,) * (index + 1), "stop", 4, 2, sources)
 
 
-def events(statistics: RolloutStatistics, published: Published | None = None, evaluation: Evaluation | None = None) -> list[AnyEvent]:
+def events(
+    statistics: RolloutStatistics, published: Published | None = None, evaluation: Evaluation | None = None, **metrics: float
+) -> list[AnyEvent]:
     """Of step 7: one prompt with two responses, one worker."""
     busy = (ActivitySpan(0, "BUSY", 10.0, 12.0),)
     rollout = Rollout([completion(0), completion(1)], statistics, busy, {}, 12.0, 12.0, worker_tokens={0: 9, 1: 3})
     experience = Experience([Prompt("2 3 -> 5 =", (1,), None)], rollout, ["a", "bb"], [1.0, 0.0], [0, 1], 12.5)
-    learning = Learning({"loss": 0.5}, 0.5)
+    learning = Learning({"loss": 0.5} | metrics, 0.5)
     step = step_events.StepRecord(7, 10.0, 14.0, experience, 13.0, learning, published, evaluation, advantages={0: 0.7})
     return list(step_events.events(step, lambda tokens: "b" * len(tokens)))
 
@@ -66,6 +70,13 @@ def test_alarms_of_all_workers_become_events_of_the_step_each_once() -> None:
     assert [(alarm.step, alarm.code, alarm.message) for alarm in alarms] == [
         (7, *alarm) for alarm in (COLLAPSED, RECOVERED, same_code, same_message, in_evaluation)
     ]
+
+
+@pytest.mark.parametrize(("skipped", "told"), [(1.0, "an update was left out"), (2.0, "2 updates were left out")])
+def test_an_update_that_is_left_out_is_an_alarm(skipped: float, told: str) -> None:
+    (alarm,) = [event for event in events(RolloutStatistics(), skipped_updates=skipped) if isinstance(event, Alarm)]
+    assert alarm.code == "update_skipped"
+    assert alarm.message.startswith(told)
 
 
 def test_a_session_of_the_drafter_tells_how_good_its_mix_of_lengths_was() -> None:

@@ -33,9 +33,8 @@ def test_a_small_gradient_is_not_scaled(most: float) -> None:
     torch.testing.assert_close([parameter.grad for parameter in model.parameters()], before, rtol=0, atol=0)
 
 
-def test_a_gradient_that_is_not_finite_is_an_error() -> None:
+def test_a_gradient_that_is_not_finite_has_such_a_norm() -> None:
     model = nn.Linear(2, 1)
     gradients = FlatGradients(model.parameters())
     (model(torch.ones(1, 2)) * float("nan")).sum().backward()
-    with pytest.raises(FloatingPointError, match="nan"):
-        gradients.clip(1.0)
+    assert math.isnan(gradients.clip(1.0))

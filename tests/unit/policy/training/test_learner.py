@@ -1,7 +1,8 @@
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,8 @@ from engine.drafter.offline_training import hidden_states
 from engine.errors import CheckpointError
 from engine.models.onednn_linear import OneDNNLinear
 from engine.policy.algorithms.advantages import group_normalised
-from engine.policy.training.learner import Learner
+from engine.policy.training.balance import balance
+from engine.policy.training.learner import MOST_SKIPPED, Learner
 from engine.policy.training.replicated_policy import ReplicatedPolicy
 from engine.policy.training.training_row import Inferred, TrainingRow
 
@@ -285,13 +287,36 @@ def test_no_rows_change_nothing(make_policy: MakePolicy) -> None:
     assert subject.policy.checksum() == before
 
 
-def test_a_reward_that_is_not_a_number_leaves_the_weights_alone(make_policy: MakePolicy, make_rows: MakeRows) -> None:
-    subject = learner(make_policy())
+def spoilt(rows: Sequence[TrainingRow]) -> list[TrainingRow]:
+    """Whose gradient is not a number."""
+    return [TrainingRow(row.tokens, row.prompt_length, float("nan"), row.rollout_logprobs) for row in rows]
+
+
+def test_an_update_whose_gradient_is_not_a_number_is_left_out_but_not_again_and_again(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    subject, rows = learner(make_policy()), make_rows(3)
     before = subject.policy.checksum()
-    rows = [TrainingRow(row.tokens, row.prompt_length, float("nan"), row.rollout_logprobs) for row in make_rows(3)]
-    with pytest.raises(FloatingPointError):
-        subject.update(rows, subject.infer(rows), 0)
+    for _ in range(2):
+        for step in range(MOST_SKIPPED):
+            assert set(subject.update(spoilt(rows), subject.infer(rows), step)) == {"learning_rate", "skipped_updates"}
+        assert subject.policy.checksum() == before
+        assert "skipped_updates" not in subject.update(rows, subject.infer(rows), 0)
+        before = subject.policy.checksum()
+    for step in range(MOST_SKIPPED):
+        subject.update(spoilt(rows), subject.infer(rows), step)
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        subject.update(spoilt(rows), subject.infer(rows), MOST_SKIPPED)
     assert subject.policy.checksum() == before
+
+
+def test_what_is_left_out_counts_for_nothing(make_policy: MakePolicy, make_rows: MakeRows) -> None:
+    subject, rows = learner(make_policy(), updates_per_step=2), make_rows(4)
+    _, others = balance([len(row.tokens) for row in rows], 2)
+    mixed = [spoilt([row])[0] if index in others else row for index, row in enumerate(rows)]
+    before = subject.policy.checksum()
+    metrics = subject.update(mixed, subject.infer(rows), 0)
+    assert metrics["skipped_updates"] == 1
+    assert all(map(isfinite, metrics.values()))
+    assert subject.policy.checksum() != before
 
 
 def test_a_saved_state_goes_on_bit_for_bit_with_the_start_policy_as_reference(
