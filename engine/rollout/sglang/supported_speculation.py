@@ -31,8 +31,8 @@ def trains_drafter(config: RunConfig) -> bool:
 
 
 def supported(config: SpeculationConfig, who: SGLangDrafter = "eagle") -> SpeculationConfig:
-    """``config`` without n-gram drafts, the suffix store and drafts by request: one drafter serves a whole batch. If n-grams are to draft,
-    the first strategy alone is left.
+    """``config`` without n-gram drafts and the suffix store: one drafter serves a whole batch. If n-grams are to draft, the first strategy
+    alone is left.
 
     ConfigError if no strategy of the drafter is left, or the tuner does not fit those that are.
     """
