@@ -21,8 +21,9 @@ KNOWN_PARTS = {"cpu": PARTS, "cuda": (LANES,), "auto": (LANES, *PARTS)}
 
 
 def check_light(config: RunConfig) -> None:
-    """Model folder, context length, engine, drafter folder, the first rows of data. Raises ModelError, ConfigError or DataError."""
-    _check_model(config)
+    """Model folder, context length, engine, drafter folder, the first rows of data. Raises ModelError, ConfigError or DataError. What
+    ``drafter.path: auto`` stands for is known to the job alone, after it has looked for one."""
+    _check_model(config, searched=False)
     check_drafter(config)
     check_rows(config.task)
     _check_responses(config.drafter.pretrain_responses)
@@ -37,7 +38,7 @@ def check(config: RunConfig) -> None:
     from engine.rollout.native.attention import part_length
     from engine.tasks.registry import build_task
 
-    _check_model(config)
+    _check_model(config, searched=True)
     if config.cluster.ray_address is None:
         check_cache(config, (LANES if on_gpu(config, torch.cuda.is_available()) else part_length(),))
     check_drafter(config)
@@ -58,7 +59,7 @@ def check(config: RunConfig) -> None:
     task.check_lengths(config.rollout.max_prompt_tokens)
 
 
-def _check_model(config: RunConfig) -> None:
+def _check_model(config: RunConfig, searched: bool) -> None:
     facts = read_facts(locate(config.model.path))
     prompt, response = config.rollout.max_prompt_tokens, config.rollout.max_new_tokens
     if prompt + response > facts.context:
@@ -69,7 +70,7 @@ def _check_model(config: RunConfig) -> None:
     check_cache(config, KNOWN_PARTS[config.cluster.device])
     engine = config.rollout.engine
     if engine == "sglang" or (engine == "auto" and facts.family not in FAMILIES):
-        supported_speculation.check(config, facts)
+        supported_speculation.check(config, facts, searched)
     elif facts.family not in FAMILIES:
         raise ModelError(
             f"model.path: {config.model.path} is a {facts.family} model; supported are {LISTED}, and with rollout.engine=sglang other "

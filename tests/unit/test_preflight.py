@@ -149,6 +149,18 @@ def test_sglang_that_cannot_run_here(random_model: Path, monkeypatch: pytest.Mon
         check_light(config(random_model, rollout={"engine": "sglang", "min_p": 0.5}))
 
 
+def test_a_drafter_that_may_still_be_found_is_not_refused_as_one_that_is_made(random_model: Path) -> None:
+    """Nor is it pretrained before the job has refused it, if there is none."""
+    rollout = {"engine": "sglang", "sglang": {"tensor_parallel": 2}}
+    drafter = {"path": "auto", "recipe": "hass", "pretrain_minutes": 8, "draft_vocabulary": 100}
+    refused = pytest.raises(ConfigError, match=r"^drafter\.draft_vocabulary=100: on several GPUs .*; set it to 0 for all tokens")
+    check_light(config(random_model, rollout=rollout, drafter=drafter))
+    with refused:
+        check(config(random_model, rollout=rollout, drafter=drafter))
+    with refused:
+        check_light(config(random_model, rollout=rollout, drafter=drafter | {"path": None}))
+
+
 def test_sglang_without_a_compiler_for_its_ngrams(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SGLANG_USE_CPU_ENGINE", "1")
     speculation = {"strategies": [{"drafter": "ngram", "depth": 2, "verify": 2}]}

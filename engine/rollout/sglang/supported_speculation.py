@@ -75,8 +75,9 @@ def widest(config: SpeculationConfig) -> Widest:
     return Widest(*map(max, zip(*shapes, strict=True)))
 
 
-def check(config: RunConfig, facts: ModelFacts) -> None:
-    """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong."""
+def check(config: RunConfig, facts: ModelFacts, searched: bool = True) -> None:
+    """ConfigError or ModelError if the run asks for what SGLang would not do, or would do wrong. ``searched``: no drafter was found for
+    ``drafter.path: auto``; before that, nobody knows whether one will be made."""
     if config.rollout.scheduling.asynchronous:
         raise ConfigError(
             "rollout.scheduling.asynchronous=True: with SGLang nothing is generated while the policy learns; set it to false, or "
@@ -99,7 +100,7 @@ def check(config: RunConfig, facts: ModelFacts) -> None:
     if who != "eagle" and (name := next((name for name, there in training.items() if there), None)):
         off = "false" if name == "spot.enabled" else "0"
         raise ConfigError(f"drafter.{name}: {DRAFTING[who]} in this run, so nobody would use the trained drafter; set it to {off}")
-    if who == "eagle":
+    if who == "eagle" and (searched or config.drafter.path != "auto"):
         _check_draft_vocabulary(config, facts.vocabulary)
     if config.rollout.sglang.draft_model:
         _check_draft_model(config.rollout, Path(config.rollout.sglang.draft_model), facts.vocabulary)

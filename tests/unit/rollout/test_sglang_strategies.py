@@ -135,6 +135,8 @@ def test_a_drafter_that_sglang_could_not_take_is_not_pretrained(
     wanted = pytest.raises(ConfigError, match=rf"^drafter\.draft_vocabulary=8192: .*{reason}.*; set it to 0 for all tokens")
     with wanted if reason else nullcontext():
         check(config, replace(FACTS, vocabulary=2 * 8192))
+    with wanted if reason and drafter.get("path") != "auto" else nullcontext():
+        check(config, replace(FACTS, vocabulary=2 * 8192), searched=False)
 
 
 def test_ngrams_draft_if_no_strategy_asks_for_a_drafter() -> None:
