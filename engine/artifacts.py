@@ -3,6 +3,7 @@
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -25,22 +26,31 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
     """Writes folders and zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained. They are
     made aside, and put into their place unless ``fence`` raises: the drafter first, as the disk may have no room for the policy's zip."""
     fence()
-    folder, aside = out / "artifacts", out / f".artifacts.{secrets.token_hex(4)}"
+    folder, card = out / "artifacts", _card(config, out)
+    with _aside(out) as aside:
+        made = workers.export(aside, card)
+        with writing(folder):
+            if config.algorithm.steps:
+                _describe_policy(made[0], config, out)
+            folder.mkdir(exist_ok=True)
+            for path in sorted(made):
+                saved = _zipped(path, folder, config, card)
+                fence()
+                for each in (path, path.with_suffix(".zip")):
+                    _put(each, folder / each.name)
+                yield saved
+
+
+@contextmanager
+def _aside(out: Path) -> Iterator[Path]:
+    """A place that is gone at the end, whatever happens: on a full disk it may take most of what is left. So are those of killed exports."""
     for left in out.glob(".artifacts.*"):
         shutil.rmtree(left)
-    card = _card(config, out)
-    made = workers.export(aside, card)
-    with writing(folder):
-        if config.algorithm.steps:
-            _describe_policy(made[0], config, out)
-        folder.mkdir(exist_ok=True)
-        for path in sorted(made):
-            saved = _zipped(path, folder, config, card)
-            fence()
-            for each in (path, path.with_suffix(".zip")):
-                _put(each, folder / each.name)
-            yield saved
-        aside.rmdir()
+    aside = out / f".artifacts.{secrets.token_hex(4)}"
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _put(made: Path, place: Path) -> None:

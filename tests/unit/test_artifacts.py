@@ -180,6 +180,7 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     events.write(StepFinished(step=0, seconds=1, phases={}, metrics={"accept_length": 1.0, "reward_mean": 0.5}))
     with pytest.raises(CheckpointError, match="No space left on device"):
         export(tmp_path, Exporter("new"), events)
+    assert {path.name for path in tmp_path.iterdir()} == {"artifacts", "events.jsonl"}, "what was made aside gives its room back"
 
 
 def test_the_drafter_is_there_though_the_disk_has_no_room_for_the_policys_zip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +197,7 @@ def test_the_drafter_is_there_though_the_disk_has_no_room_for_the_policys_zip(tm
     with pytest.raises(CheckpointError, match="No space left on device"):
         export(tmp_path, workers, events)
     assert sorted(path.name for path in (tmp_path / "artifacts").iterdir()) == ["drafter", "drafter.zip"]
+    assert list(tmp_path.glob(".artifacts.*")) == []
     monkeypatch.setattr(artifacts, "write_zip", write_zip)
     assert export(tmp_path, workers, events) == ["artifacts/drafter.zip", "artifacts/policy.zip"]
     assert {path.name for path in tmp_path.iterdir()} == {"artifacts", "events.jsonl"}

@@ -20,6 +20,8 @@ from longtail.schemas.runs import TERMINAL_STATES
 
 BATCH = 20
 DAY_SECONDS = 24 * 3600.0
+UNFINISHED = ".artifacts.*"
+"""What an engine that was killed while it exported has left in its run's folder: perhaps the whole policy."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +39,8 @@ def apply_retention(database: Database, settings: Settings) -> None:
         retriable = state != "succeeded" and (finished_at or now) >= last
         for saved in (CHECKPOINTS, PRETRAINING):
             shrink(settings.run_folder(run_id) / saved, keep_last=retriable)
+        for left in settings.run_folder(run_id).glob(UNFINISHED):
+            shutil.rmtree(left, ignore_errors=True)
         if not retriable:
             shutil.rmtree(settings.run_folder(run_id) / GIVEN, ignore_errors=True)
         with database.write() as session:

@@ -28,6 +28,7 @@ def furnish(settings: Settings, run_id: str) -> Path:
         storage.save(folder / "pretraining", step, {"state.json": step})
     (folder / "given_drafter/part").mkdir(parents=True)
     (folder / "artifacts").mkdir()
+    (folder / ".artifacts.0a1b2c3d/policy").mkdir(parents=True)
     return folder
 
 
