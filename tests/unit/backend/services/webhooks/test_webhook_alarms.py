@@ -8,7 +8,7 @@ from sqlalchemy import delete, select
 from webhook_cases import subscribe, waiting
 
 from backend.database import Database
-from backend.models import Delivery, new_id
+from backend.models import Delivery, LogLine, new_id
 from backend.services.runs import clone_and_retry
 from backend.services.runs.attempts import Outcome, claim, settle
 from backend.services.telemetry.event_ingest import EventIngestor, rebuild
@@ -56,8 +56,9 @@ def test_what_a_run_was_told_of_is_not_told_again_of_its_retry(database: Databas
                 reward = (0.6 if step < 25 else 0.2) + 0.01 * (step % 3)
                 writer.write(events.StepFinished(step=step, seconds=1.0, phases={}, metrics={"reward_mean": reward}))
             writer.write(events.Alarm(step=last - 1, code="acceptance_collapsed", message="3% are accepted"))
-            with path.open("a", encoding="utf-8") as file:
-                file.write("no event\n" * (first == 0))
+        with path.open("a", encoding="utf-8") as file:
+            file.write("no event\n" * (first == 0))
+        with closing(EventWriter(path)) as writer:
             saved = storage.save(path.parent / "checkpoints", last - 1, {"state.json": 0})
             writer.write(events.CheckpointSaved(step=last - 1, path=str(saved.path), seconds=0.1))
         ingestor.drain()
@@ -70,6 +71,7 @@ def test_what_a_run_was_told_of_is_not_told_again_of_its_retry(database: Databas
     child, _ = clone_and_retry.retry(database, settings, run_id, "admin")
     tell(child.id, 48, 49)
     with database.read() as session:
+        assert len(session.scalars(select(LogLine).where(LogLine.run_id == child.id, LogLine.code == "bad_event")).all()) == 1
         again = [
             (event, json.loads(body)["data"]["alarm"]["step"]) for event, body in session.execute(select(Delivery.event, Delivery.body))
         ]
