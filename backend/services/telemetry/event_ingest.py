@@ -66,7 +66,8 @@ STEPPED: tuple[type[Stepped], ...] = (Metric, Rollout, Speculation, WorkerSpan, 
 class EventIngestor:
     """Follows one run's events.jsonl on behalf of one attempt. A line that is no event becomes an alarm.
 
-    ``notifies``: webhooks hear of alarms. A retry begins with the events of the run before it, of which they have heard already.
+    ``notifies``: webhooks hear of alarms. A retry begins with the events of the run before it, of which they have heard already: those
+    are told by their times, as far as the clocks of hosts agree.
 
     ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
     and the step of a run_stopped there.
@@ -188,8 +189,9 @@ class EventRowWriter:
         self._rows: Rows = {}
         self._progress: dict[str, Any] = {}
         self._last_step: StepFinished | None = None
-        facts = select(Run.config, Run.starting_up, Run.created_at).where(Run.id == run_id)
-        config, self._starting, self._since = session.execute(facts).one()
+        facts = select(Run.config, Run.starting_up, Run.created_at, Run.resumed_step).where(Run.id == run_id)
+        config, self._starting, created_at, resumed_step = session.execute(facts).one()
+        self._told_before = 0.0 if resumed_step is None else created_at
         self._unmeasured = unmeasured(config)
 
     def add(self, event: AnyEvent) -> None:
@@ -250,7 +252,7 @@ class EventRowWriter:
 
     def _flush(self) -> None:
         for line in self._rows.get(LogLine, ()) if self._notifies else ():
-            if line["level"] == "alarm" and line["time"] >= self._since:
+            if line["level"] == "alarm" and line["time"] >= self._told_before:
                 told = {name: line[name] for name in ("step", "code", "message")}
                 for event in ("run.alarm", *EVENTS_OF_ALARMS.get(line["code"], ())):
                     queue_deliveries(self._session, self._run_id, event, alarm=told)

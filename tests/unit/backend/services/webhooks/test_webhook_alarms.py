@@ -4,11 +4,11 @@ import json
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from webhook_cases import subscribe, waiting
 
 from backend.database import Database
-from backend.models import Delivery, LogLine, new_id
+from backend.models import Delivery, LogLine, Run, new_id
 from backend.services.runs import clone_and_retry
 from backend.services.runs.attempts import Outcome, claim, settle
 from backend.services.telemetry.event_ingest import EventIngestor, rebuild
@@ -76,6 +76,19 @@ def test_what_a_run_was_told_of_is_not_told_again_of_its_retry(database: Databas
             (event, json.loads(body)["data"]["alarm"]["step"]) for event, body in session.execute(select(Delivery.event, Delivery.body))
         ]
     assert sorted(again) == [("run.acceptance_collapsed", 48), ("run.alarm", 48)], "its own only"
+
+
+def test_an_alarm_of_an_engine_whose_clock_is_behind_is_told(database: Database, run_id: str, tmp_path: Path) -> None:
+    subscribe(database, 9, "run.alarm")
+    with database.write() as session:
+        session.execute(update(Run).where(Run.id == run_id).values(created_at=Run.created_at + 3600))
+        taken = claim(session, run_id, new_id(), 60)
+    assert taken is not None
+    with closing(EventWriter(tmp_path / "events.jsonl")) as writer:
+        writer.write(events.RunStarted(first_step=0, steps=3, workers=1, model_parameters=1, device="cpu", packages={}))
+        writer.write(events.Alarm(step=1, code="collapse", message="acceptance collapsed"))
+    EventIngestor(database, run_id, taken.attempt, tmp_path / "events.jsonl").drain()
+    assert [event for event, _, _ in waiting(database)] == ["run.alarm"]
 
 
 def test_an_alarm_is_told_once_and_not_again_when_the_past_is_rebuilt(database: Database, run_id: str, tmp_path: Path) -> None:
