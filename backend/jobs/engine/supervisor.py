@@ -148,10 +148,10 @@ class Supervisor:
         self._asked = wanted
 
     def _tend(self, engine: subprocess.Popen[bytes]) -> Literal["cancel", "pause"] | None:
-        """One round: lease, log, events; what the user wants of the run."""
+        """One round: lease, log, events; what the user wants of the run, who does not wait for all events of a long one."""
         self._hold(engine)
         attempt_log.cut(self._log)
-        self._ingestor.drain(lambda: self._hold(engine))
+        self._ingestor.drain(lambda: self._hold(engine), self._settings.poll_seconds)
         with self._database.read() as session:
             run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
             cancel, pause = session.execute(run).one()

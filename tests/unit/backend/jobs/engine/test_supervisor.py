@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from engine_events import begin, started, step, write
@@ -125,12 +126,37 @@ def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
     monkeypatch.setattr("backend.jobs.engine.supervisor.time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(attempt._ingestor, "_pull", pull_slowly)
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guard:
-        attempt._tend(guard)
+        while attempt._ingestor._seq < lines - 1:
+            attempt._tend(guard)
         assert guard.stdin is not None
         assert guard.stdout is not None
         guard.stdin.close()
         told = [float(line) for line in guard.stdout]
     assert told == [settings.lease_seconds * (1 + number / 2) for number in range(1, lines + 1)]
+
+
+def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
+    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of it is read once the engine has ended."""
+    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0), *step(1))
+    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
+    attempt = supervisor(database, settings, take(database, run_id))
+    with database.write() as session:
+        session.get_one(Run, run_id).cancel_requested = True
+    read: list[int] = []
+    drain = attempt._ingestor.drain
+
+    def drain_and_tell(*arguments: Any) -> None:
+        drain(*arguments)
+        read.append(attempt._ingestor._seq)
+
+    monkeypatch.setattr(attempt._ingestor, "drain", drain_and_tell)
+    assert attempt.run() == "cancelled"
+    assert read == [0, len(events.read_bytes().splitlines()) - 1]
 
 
 def test_a_lease_that_is_kept_just_as_the_engine_ends_costs_nothing(database: Database, settings: Settings, run_id: str) -> None:
