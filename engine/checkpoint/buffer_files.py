@@ -45,8 +45,8 @@ class BufferFiles:
 
     def write_new(self, least: int = 1) -> None:
         """Has the entries that are not written yet written, if they take at least so many bytes, and returns at once. While others are
-        being written it leaves them to the next call."""
-        if self._latest is None or self._latest.done():
+        being written it leaves them to the next call, and to ``index`` once a write has failed, which holds its entries until then."""
+        if self._latest is None or (self._latest.done() and self._latest.exception() is None):
             self._write_rest(least)
 
     def index(self) -> "Future[dict[str, Any]]":

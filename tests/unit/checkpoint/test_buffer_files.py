@@ -1,5 +1,6 @@
 """A buffer's entries on disk: what a checkpoint names is there, whatever was killed or lost."""
 
+import errno
 import gc
 import random
 import resource
@@ -162,6 +163,26 @@ def test_a_disk_that_is_slower_than_the_run_keeps_nothing_that_the_buffer_has_dr
     save(tmp_path, 39, files)
     assert len(list((tmp_path / "buffer_0").iterdir())) == 1
     check(resumed(tmp_path)[0], 40)
+
+
+def test_writes_that_fail_keep_no_more_than_one_of_them_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next checkpoint, which may be far, tells of it."""
+
+    def fail(path: Path, _entries: Sequence[Entry]) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("engine.checkpoint.buffer_files.write_entries", fail)
+    buffer, files, _ = resumed(tmp_path)
+    known = []
+    for step in range(40):
+        fill(buffer, step)
+        known += [ref(entry) for entry in buffer.since(step * PER_STEP)]
+        write(files)
+    gc.collect()
+    kept = [number for number, entry in enumerate(known) if entry() is not None]
+    assert kept == [*range(PER_STEP), *range(40 * PER_STEP - 100, 40 * PER_STEP)]
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        files.index().result()
 
 
 def test_files_go_once_two_checkpoints_have_no_use_for_them(tmp_path: Path) -> None:
