@@ -1,18 +1,22 @@
 """A policy in training: a network, its reference, and how its weights and gradients are held, by ReplicatedPolicy or ShardedPolicy."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from engine.config.learner import LearnerConfig
 from engine.drafter.feature_capture import FeatureCapture
+from engine.errors import ConfigError
 from engine.models.checksum import checksum
 from engine.models.families import FAMILIES
 from engine.models.onednn_linear import use_onednn
@@ -124,14 +128,15 @@ def prepare(model: PreTrainedModel, config: LearnerConfig) -> None:
 
 
 def checkpoint_activations(model: PreTrainedModel, config: LearnerConfig) -> None:
-    """For the model that is trained. Transformers do it in training mode only, which must not bring dropout back."""
-    if config.activation_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})  # type: ignore[no-untyped-call]
-        model.train()
-        modules: Iterable[Any] = model.modules()
-        for module in modules:
-            if isinstance(module, torch.nn.Dropout):
-                module.p = 0.0
-            rates = [name for name, value in vars(module).items() if "dropout" in name and isinstance(value, float)]
-            for name in rates:  # a layer hands them to a function
-                setattr(module, name, 0.0)
+    """For the model that is trained, in passes without a cache. Not by transformers, who do it in training mode only: that would bring
+    back dropout, layers that are left out, and whatever else a family does then."""
+    if not config.activation_checkpointing:
+        return
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+    if not layers:
+        raise ConfigError(
+            f"cluster.learner.activation_checkpointing: transformers cannot compute activations of a {model.config.model_type} model "
+            "again; set it to false"
+        )
+    for layer in layers:
+        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)

@@ -6,9 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 from models_for_tests import Family, make_random_model
-from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, PreTrainedConfig, Starcoder2Config
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    GPT2Config,
+    GPTNeoXJapaneseConfig,
+    OPTConfig,
+    PreTrainedConfig,
+    Starcoder2Config,
+)
 
 from engine.config.learner import LearnerConfig
+from engine.errors import ConfigError
 from engine.models.checksum import checksum
 from engine.models.families import FAMILIES
 from engine.models.load import load_model
@@ -58,9 +67,10 @@ def test_an_exported_policy_is_the_one_in_training(tmp_path: Path, family: Famil
 
 
 GPT2 = GPT2Config(vocab_size=200, n_embd=32, n_layer=2, n_head=2)
-OPT = OPTConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, ffn_dim=64, num_attention_heads=2, word_embed_proj_dim=32)
-
-
+FALCON = FalconConfig(vocab_size=200, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, hidden_dropout=0.1, attention_dropout=0.1)
+OPT = OPTConfig(
+    vocab_size=200, hidden_size=32, num_hidden_layers=2, ffn_dim=64, num_attention_heads=2, word_embed_proj_dim=32, layerdrop=0.5
+)
 STARCODER2 = Starcoder2Config(
     vocab_size=200,
     hidden_size=32,
@@ -74,14 +84,28 @@ STARCODER2 = Starcoder2Config(
 )
 
 
-@pytest.mark.parametrize("other", [GPT2, OPT, STARCODER2], ids=["gpt2", "opt", "starcoder2"])
+@pytest.mark.parametrize("other", [FALCON, GPT2, OPT, STARCODER2], ids=lambda config: config.model_type)
 def test_activations_that_are_computed_again_bring_no_dropout_back(other: PreTrainedConfig) -> None:
-    """Families that only SGLang generates with drop a tenth wherever they are trained, by default or as published."""
+    """Families that only SGLang generates with drop a tenth wherever they are trained, by default or as published, and some whole
+    layers."""
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(other).eval()  # type: ignore[no-untyped-call]
     tokens = torch.randint(3, 200, (2, 40))
-    with torch.no_grad():
-        expected = model(tokens).logits
+    expected = model(tokens, use_cache=False).logits
+    gradients = torch.autograd.grad(expected.sum(), list(model.parameters()))
     checkpoint_activations(model, LearnerConfig(activation_checkpointing=True))
-    assert model.training
-    assert torch.equal(model(tokens).logits, expected)
+    inside = next(module for name, module in model.named_modules() if ".0." in name and isinstance(module, torch.nn.LayerNorm))
+    trains: list[bool] = []
+    inside.register_forward_hook(lambda *_: trains.append(model.training))
+    found = model(tokens, use_cache=False).logits
+    assert torch.equal(found, expected)
+    for ours, theirs in zip(torch.autograd.grad(found.sum(), list(model.parameters())), gradients, strict=True):
+        assert torch.equal(ours, theirs)
+    assert trains == [False, False], "it is computed again, and not as it would be in training"
+
+
+def test_a_model_whose_activations_cannot_be_computed_again_is_refused() -> None:
+    config = GPTNeoXJapaneseConfig(vocab_size=200, hidden_size=32, num_hidden_layers=1, num_attention_heads=2)
+    model = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    with pytest.raises(ConfigError, match=r"^cluster\.learner\.activation_checkpointing: .* gpt_neox_japanese .*; set it to false$"):
+        checkpoint_activations(model, LearnerConfig(activation_checkpointing=True))
