@@ -43,7 +43,7 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
 
 @contextmanager
 def _aside(out: Path) -> Iterator[Path]:
-    """A place that is gone at the end, whatever happens: on a full disk it may take most of what is left. So are those of killed exports."""
+    """A place that is gone at the end, whatever happens: on a full disk it may take what is left. So are those of killed exports."""
     for left in out.glob(".artifacts.*"):
         shutil.rmtree(left)
     aside = out / f".artifacts.{secrets.token_hex(4)}"
