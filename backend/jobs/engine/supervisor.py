@@ -35,6 +35,8 @@ from longtail.schemas.runs import BEFORE_STEPS, RunState
 T = TypeVar("T")
 USER_ERROR = 2
 RESUMABLE = 75
+CLUSTER_GONE = 1
+"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
 STOP = "stop"
@@ -207,7 +209,9 @@ class Supervisor:
         if exit_code == RESUMABLE and (said := self._ingestor.last_error):
             return Outcome("lost", exit_code, said.message, said.code)
         last = (attempt_log.last_lines(self._log, 1) or ["it printed nothing"])[-1]
-        return Outcome("failed", exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
+        joins = self._claim.config.get("cluster", {}).get("ray_address") is not None
+        state: Literal["lost", "failed"] = "lost" if joins and exit_code == CLUSTER_GONE and not self._ingestor.last_error else "failed"
+        return Outcome(state, exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
 
     def _settle(self, outcome: Outcome) -> RunState | None:
         with self._database.write() as session:

@@ -137,7 +137,8 @@ def _verdict(run: Run, outcome: Outcome, max_retries: int) -> tuple[RunState, di
     counted = {"losses": losses, "lost_step": run.checkpoint_step, "lost_round": max(round, run.lost_round)}
     if losses <= max_retries:
         return goes_on, counted
-    return "failed", counted | {"error": f"given up after {losses} lost attempts; the last: {outcome.error}", "error_code": "lost"}
+    error = f"given up after {losses} lost attempts; the last: {outcome.error}"
+    return "failed", counted | {"error": error, "error_code": outcome.error_code or "lost"}
 
 
 def add_log_line(session: Session, run_id: str, level: str, code: str, message: str) -> None:

@@ -14,10 +14,17 @@ from sqlalchemy import select
 
 from backend.database import Database
 from backend.jobs.engine.supervisor import Supervisor
-from backend.models import Metric, Run
+from backend.models import LogLine, Metric, Run
 from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
+from engine.config import merged
 from engine.events import CheckpointSaved
+
+TELL = (
+    "from pathlib import Path; from engine.events import EventWriter, Log; out = Path(sys.argv[sys.argv.index('--out') + 1]); "
+    "EventWriter(out / 'events.jsonl').write(Log(level='error', message='no data', code='data'))"
+)
+"""What an engine does that says why it ends."""
 
 
 @pytest.fixture
@@ -104,6 +111,30 @@ def test_an_engine_that_somebody_told_to_end_is_resumed(
         attempt._stopping.set()
     assert attempt.run() == "queued"
     assert of(database, run_id).losses == (0 if stopping else 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "end", "state"),
+    [
+        ("head:6379", "os._exit(1)", "queued"),
+        ("head:6379", "os._exit(3)", "failed"),
+        ("head:6379", f"{TELL}; os._exit(1)", "failed"),
+        (None, "os._exit(1)", "failed"),
+    ],
+)
+def test_an_engine_that_ray_ends_as_the_head_of_its_cluster_is_gone_is_resumed(
+    database: Database, settings: Settings, run_id: str, address: str | None, end: str, state: str
+) -> None:
+    """It cannot tell anything then. What it printed last is in the run's log."""
+    print_and_end = f"import os, sys; print('GCS may have been killed', flush=True); {end}"
+    settings = settings.model_copy(update={"engine_command": (sys.executable, "-c", print_and_end)})
+    with database.write() as session:
+        run = session.get_one(Run, run_id)
+        run.config = merged(run.config, {"cluster": {"ray_address": address}})
+    assert supervisor(database, settings, take(database, run_id)).run() == state
+    with database.read() as session:
+        said = session.scalars(select(LogLine).where(LogLine.code == "crash")).one()
+    assert said.message == "GCS may have been killed"
 
 
 def test_the_lease_is_kept_while_a_long_file_of_events_is_read(

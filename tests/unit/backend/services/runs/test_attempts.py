@@ -46,6 +46,14 @@ def test_a_lost_attempt_is_queued_again_up_to_the_limit(database: Database, run_
         assert session.scalars(select(Attempt.state).order_by(Attempt.number)).all() == ["lost", "lost"]
 
 
+@pytest.mark.parametrize(("said", "kept"), [(None, "lost"), ("worker_lost", "worker_lost")])
+def test_a_run_that_is_given_up_has_the_code_of_its_last_attempt(database: Database, run_id: str, said: str | None, kept: str) -> None:
+    take(database, run_id)
+    assert end(database, run_id, 1, Outcome("lost", error="gone", error_code=said), max_retries=0) == "failed"
+    with database.read() as session:
+        assert session.get_one(Run, run_id).error_code == kept
+
+
 @pytest.mark.parametrize(("checkpoints", "states"), [([2, 5, 6, 9], ["queued"] * 4), ([2, 2, 5, 5, 5], ["queued"] * 4 + ["failed"])])
 def test_losses_count_anew_once_the_run_has_come_further(
     database: Database, run_id: str, checkpoints: list[int], states: list[str]
