@@ -32,6 +32,7 @@ from backend.services.runs.attempts import Claim, Outcome, claim_next, settle
 from backend.settings import Settings
 from backend.start_faults import end, told
 from backend.storage.private_home import tighten_home
+from engine.errors import CheckpointError
 
 FORGET_SECONDS = 24 * 3600
 CELERYS_OWN = {"pool_cls": "solo", "quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
@@ -131,12 +132,14 @@ class JobWorker:
         return free >= self._settings.least_free_bytes
 
     def _fail(self, claimed: Claim, error: Exception) -> None:
-        """A machine that cannot is not the run's fault: for a while somebody else may try, or this one would use up the run's retries. Nor
-        is a database that does not answer."""
-        state: Literal["lost", "failed"] = "lost" if isinstance(error, (OSError, *NO_ANSWER)) else "failed"
-        if isinstance(error, OSError):
+        """A machine that cannot, or lacks the run's checkpoints, is not the run's fault: for a while somebody else may try, or this one
+        would use up the run's retries. Nor is a database that does not answer."""
+        if isinstance(error, (OSError, CheckpointError)):
             self._unfit_until = time.monotonic() + self._settings.lease_seconds
+        state: Literal["lost", "failed"] = "lost" if isinstance(error, (OSError, CheckpointError, *NO_ANSWER)) else "failed"
         outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
+        if isinstance(error, CheckpointError):
+            outcome = Outcome(state, error=str(error), error_code=error.code)
         with self._database.write() as session:
             settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries, self._settings.retry_seconds)
 

@@ -59,7 +59,8 @@ class Supervisor:
         self._lease_end = claimed_at + settings.lease_seconds
 
     def run(self) -> RunState | None:
-        """The run's state after this attempt; None if the attempt was taken away."""
+        """The run's state after this attempt; None if the attempt was taken away. CheckpointError, before anything is begun, if what the
+        run goes on from is not here: another worker may have it."""
         try:
             self._patiently(self._demand_checkpoint)
             config = self._patiently(GivenDrafter(self._database, self._settings, self._claim, self._keep_lease).config)
@@ -70,7 +71,7 @@ class Supervisor:
             self._patiently(lambda: self._ingestor.drain(self._keep_lease))
             outcome = self._outcome(interruption, engine.returncode)
             return self._patiently(lambda: self._settle(outcome))
-        except (CheckpointError, ModelError) as error:  # what it would go on from is gone
+        except ModelError as error:  # the drafter that it was given is gone
             outcome = Outcome("failed", error=str(error), error_code=error.code)
             return self._patiently(lambda: self._settle(outcome))
         except LeaseLostError:
@@ -88,7 +89,8 @@ class Supervisor:
             done = f"step {step}" if step > BEFORE_STEPS else "rounds of pretraining"
             raise CheckpointError(
                 f"the run goes on after {done}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is recorded "
-                "of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back, and retry the run"
+                "of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back. Once the run has failed "
+                "for that, retry it"
             )
 
     @contextmanager

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event
 from typing import Any
 
@@ -15,8 +16,8 @@ from backend.jobs.engine.processes import machine
 from backend.jobs.engine.supervisor import Supervisor
 from backend.jobs.worker import JobWorker
 from backend.models import LogLine, Run, Worker
-from backend.services.runs import submission
-from backend.services.runs.attempts import Outcome, claim, settle
+from backend.services.runs import control, submission
+from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
 from engine.checkpoint import storage
 from engine.config import RunConfig
@@ -120,3 +121,37 @@ def test_a_database_that_does_not_answer_fails_no_run(database: Database, settin
     with database.read() as session:
         assert session.get_one(Run, run_id).state == "queued"
     assert worker._is_fit()
+
+
+def take_without_checkpoints(database: Database, run_id: str) -> Claim:
+    """As a worker that has not mounted the data folder would."""
+    with database.write() as session:
+        claimed = claim(session, run_id, "w" * 16, 60.0)
+        assert claimed is not None
+        session.get_one(Run, run_id).checkpoint_step = 7
+    return replace(claimed, resumes=True)
+
+
+def test_a_worker_that_lacks_checkpoints_leaves_the_runs_to_others_for_a_while(database: Database, settings: Settings, run_id: str) -> None:
+    """The run fails only when its retries are used up, and says then what to do."""
+    for state in ("queued", "queued", "failed"):
+        worker = JobWorker(settings)
+        assert worker._is_fit()
+        worker._carry(take_without_checkpoints(database, run_id), time.monotonic())
+        assert not worker._is_fit()
+        with database.read() as session:
+            run = session.get_one(Run, run_id)
+            assert run.state == state
+    assert run.error_code == "checkpoint"
+    assert "Mount the data folder (LONGTAIL_HOME) there" in (run.error or "")
+
+
+def test_a_run_that_is_cancelled_as_its_checkpoints_are_found_missing_does_not_fail(
+    database: Database, settings: Settings, run_id: str
+) -> None:
+    claimed = take_without_checkpoints(database, run_id)
+    with database.write() as session:
+        control.cancel(session, run_id)
+    JobWorker(settings)._carry(claimed, time.monotonic())
+    with database.read() as session:
+        assert session.get_one(Run, run_id).state == "cancelled"

@@ -18,6 +18,7 @@ from backend.models import LogLine, Metric, Run
 from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
 from engine.config import merged
+from engine.errors import CheckpointError
 from engine.events import CheckpointSaved
 
 TELL = (
@@ -65,10 +66,9 @@ def test_a_run_whose_checkpoints_are_not_there_is_not_begun_anew(
     lose_after_a_step(database, settings.run_folder(run_id), run_id)
     if not mounted:
         settings.runs.rename(tmp_path / "elsewhere")
-    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    with pytest.raises(CheckpointError, match=str(settings.run_folder(run_id) / "checkpoints")):
+        supervisor(database, settings, take(database, run_id)).run()
     run = of(database, run_id)
-    assert run.error_code == "checkpoint"
-    assert str(settings.run_folder(run_id) / "checkpoints") in (run.error or "")
     assert (run.step, run.events_seq > 0) == (1, True)
     with database.read() as session:
         assert session.scalars(select(Metric.step).where(Metric.key == "reward_mean")).all() == [0]
@@ -84,12 +84,13 @@ def test_rounds_of_pretraining_that_are_not_there_are_not_begun_anew(
     with database.write() as session:
         session.get_one(Run, run_id).pretraining = {"round": 3}
         settle(session, run_id, 1, Outcome("lost", error="gone"), max_retries=2)
+    attempt = supervisor(database, settings, take(database, run_id))
     if saved:
         (folder / saved / "step_000003").mkdir(parents=True)
-    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
-    run = of(database, run_id)
-    assert (run.error_code == "checkpoint") == (not saved)
-    assert (str(folder / "pretraining") in (run.error or "")) == (not saved)
+        assert attempt.run() == "failed", "its engine was started"
+        return
+    with pytest.raises(CheckpointError, match=str(folder / "pretraining")):
+        attempt.run()
 
 
 def test_a_run_whose_checkpoints_are_there_goes_on(database: Database, settings: Settings, run_id: str) -> None:
