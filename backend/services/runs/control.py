@@ -39,11 +39,12 @@ def pause(session: Session, run_id: str) -> Run:
 
 
 def resume(session: Session, run_id: str) -> Run:
-    """A paused run is queued again, from its last checkpoint; one that has not stopped yet goes on."""
+    """A paused run is queued again, from its last checkpoint, and no more waits as after losses; one that has not stopped yet goes on."""
     run = find(session, run_id, lock=True)
     demand(run, "resume")
     if run.state == "paused":
-        transition(session, run_id, "queued")
+        begun = run.attempt > 0  # what its user wants it to start after is over then
+        transition(session, run_id, "queued", start_after=None if begun else run.start_after)
     run.pause_requested = False
     session.flush()
     session.refresh(run)

@@ -1,6 +1,7 @@
 """What users can do to a run, and what each state allows."""
 
 import json
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -77,6 +78,18 @@ def test_a_queued_run_is_paused_and_resumed(api: TestClient, submit: Submit) -> 
     paused = api.post(f"/api/v1/runs/{run_id}/pause").json()
     assert (paused["state"], paused["actions"]) == ("paused", ["resume", "cancel", "clone"])
     assert api.post(f"/api/v1/runs/{run_id}/resume").json()["state"] == "queued"
+
+
+@pytest.mark.parametrize(("attempt", "waits"), [(0, True), (2, False)])
+def test_a_run_that_waits_after_losses_is_let_go_by_pause_and_resume(
+    api: TestClient, database: Database, submit: Submit, attempt: int, waits: bool
+) -> None:
+    """One that has not begun waits for the time that its user has named."""
+    run_id = submit()
+    put(database, run_id, start_after=time.time() + 3600.0, attempt=attempt)
+    for action in ("pause", "resume"):
+        run = api.post(f"/api/v1/runs/{run_id}/{action}").json()
+    assert (run["state"], run["start_after"] is not None) == ("queued", waits)
 
 
 def test_a_pause_under_way_can_be_asked_for_twice_and_taken_back(api: TestClient, database: Database, submit: Submit) -> None:
