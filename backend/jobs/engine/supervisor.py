@@ -24,7 +24,7 @@ from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING
+from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, goes_on_after, named
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint.verification import listed
@@ -81,16 +81,15 @@ class Supervisor:
     def _demand_checkpoint(self) -> None:
         """CheckpointError if the run has one that is not here: its engine would begin anew, in place of all that it has done."""
         with self._database.read() as session:
-            run = session.get_one(Run, self._claim.run_id)
-            step = max(run.checkpoint_step, BEFORE_STEPS if run.resumed_step is None else run.resumed_step)
-            pretrained = run.pretraining is not None or run.resumed_step == BEFORE_STEPS
+            step = goes_on_after(session.get_one(Run, self._claim.run_id))
+        if step is None or not self._claim.resumes:
+            return
         saved = [self._folder / name for name in ((CHECKPOINTS,) if step > BEFORE_STEPS else (CHECKPOINTS, PRETRAINING))]
-        if self._claim.resumes and (step > BEFORE_STEPS or pretrained) and not any(map(listed, saved)):
-            done = f"step {step}" if step > BEFORE_STEPS else "rounds of pretraining"
+        if not any(map(listed, saved)):
             raise CheckpointError(
-                f"the run goes on after {done}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is recorded "
-                "of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back. Once the run has failed "
-                "for that, retry it"
+                f"the run goes on after {named(step)}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is "
+                "recorded of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back. Once the run has "
+                "failed for that, retry it"
             )
 
     @contextmanager

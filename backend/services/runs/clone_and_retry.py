@@ -6,13 +6,17 @@ with the newest that verifies.
 
 import os
 import shutil
+import socket
+import time
 from dataclasses import replace
 from itertools import takewhile
+from math import inf
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from backend.database import Database
+from backend.errors import ConflictError
 from backend.models import Run, new_id
 from backend.services.identity.tokens import Identity
 from backend.services.runs.attempts import add_log_line
@@ -30,6 +34,7 @@ from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
 
+DAY_SECONDS = 24 * 3600.0
 EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
 PRETRAINING = "pretraining"
@@ -54,7 +59,8 @@ def clone(
 
 
 def retry(database: Database, settings: Settings, run_id: str, role: Role, key: SubmissionKey | None = None) -> tuple[RunReply, bool]:
-    """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states."""
+    """A new run that goes on where ``run_id`` failed or was cancelled; its log says after which step. ConflictError in other states, and
+    where checkpoints that are still kept are not to be found: it would begin anew, in place of all that was done."""
     digest = digest_of({"retry": run_id})
     with database.read() as session:
         if key is not None and (earlier := earlier_submission(session, key, digest)):
@@ -65,6 +71,8 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
         check_limits(config, settings, role)
         run = new_run(config, _options(parent, CloneRequest()))
     found, fault, step = _checkpoint(settings.run_folder(run_id))
+    if not found:
+        _demand_none(parent, settings, fault)
     run.id, run.parent_id, run.resumed_step = new_id(), run_id, step
     run.drafter_id = parent.drafter_id if found else None
     folder = settings.run_folder(run.id)
@@ -81,6 +89,28 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def goes_on_after(run: Run) -> int | None:
+    """The step after whose checkpoint its next attempt goes on; BEFORE_STEPS: with pretraining its drafter; None: it begins anew."""
+    step = max(run.checkpoint_step, BEFORE_STEPS if run.resumed_step is None else run.resumed_step)
+    has_begun = step > BEFORE_STEPS or run.pretraining is not None or run.resumed_step is not None
+    return step if has_begun else None
+
+
+def named(step: int) -> str:
+    """What a run that goes on after ``step`` has done, in words."""
+    return f"step {step}" if step > BEFORE_STEPS else "rounds of pretraining"
+
+
+def _demand_none(parent: Run, settings: Settings, fault: str) -> None:
+    """ConflictError if ``parent`` had something to go on from, and has not ended so long ago that this is kept no more."""
+    kept_since, folder = time.time() - settings.keep_checkpoint_days * DAY_SECONDS, settings.run_folder(parent.id)
+    if (step := goes_on_after(parent)) is not None and (parent.finished_at or inf) >= kept_since:
+        raise ConflictError(
+            f"run {parent.id} cannot go on after {named(step)} from {folder} on {socket.gethostname()}: {fault}. Mount the data folder "
+            "(LONGTAIL_HOME) there, or put the checkpoints back, and retry again; to begin anew, clone the run"
+        )
 
 
 def _options(parent: Run, copy: CloneRequest) -> SubmissionOptions:

@@ -21,6 +21,7 @@ from longtail.schemas.runs import POSSIBLE_IN, TERMINAL_STATES, RunState
 
 STATES: tuple[RunState, ...] = get_args(RunState)
 Submit = Callable[..., str]
+DAY = 86400.0
 
 
 @pytest.fixture
@@ -148,6 +149,42 @@ def test_retry_without_a_checkpoint_says_that_it_begins_anew(
     assert not settings.run_folder(run["id"]).exists()
     with database.read() as session:
         assert "at the beginning: it has no checkpoint" in session.scalars(select(LogLine.message)).one()
+
+
+@pytest.mark.parametrize(
+    ("had", "done"),
+    [
+        ({"checkpoint_step": 3}, "step 3"),
+        ({"pretraining": {"round": 2}}, "rounds of pretraining"),
+        ({"resumed_step": 5}, "step 5"),
+        ({"resumed_step": -1}, "rounds of pretraining"),
+    ],
+)
+def test_retry_does_not_begin_anew_where_checkpoints_are_missing(
+    api: TestClient, database: Database, settings: Settings, submit: Submit, had: dict[str, Any], done: str
+) -> None:
+    """As on a host that has not mounted the data folder. Once they are there no more, it does."""
+    old = submit()
+    put(database, old, state="failed", finished_at=time.time() - 29 * DAY, **had)
+    reply = api.post(f"/api/v1/runs/{old}/retry")
+    assert reply.status_code == 409
+    assert f"run {old} cannot go on after {done} from {settings.run_folder(old)} on " in reply.json()["detail"]
+    with database.read() as session:
+        assert session.scalars(select(Run.id)).all() == [old]
+    put(database, old, finished_at=time.time() - 31 * DAY)
+    assert api.post(f"/api/v1/runs/{old}/retry").json()["resumed_step"] is None
+
+
+def test_retry_does_not_begin_anew_where_all_checkpoints_are_damaged(
+    api: TestClient, database: Database, settings: Settings, submit: Submit
+) -> None:
+    old = submit()
+    put(database, old, state="failed", checkpoint_step=3)
+    checkpoints(settings.run_folder(old), 3)
+    (settings.run_folder(old) / "checkpoints/step_000003/state.json").unlink()
+    detail = api.post(f"/api/v1/runs/{old}/retry").json()["detail"]
+    assert "step_000003: state.json is missing" in detail
+    assert api.post(f"/api/v1/runs/{old}/clone", json={}).status_code == 201
 
 
 @pytest.mark.parametrize("action", ["retry", "clone"])
