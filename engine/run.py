@@ -16,7 +16,7 @@ from engine.cluster.update_threads import crowded, usable_cores
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import ConfigError, StoppedError
-from engine.events import AnyEvent, EventWriter, Log, RunFinished, RunStopped, StartingUp
+from engine.events import AnyEvent, EventWriter, Log, RunFinished, RunStopped, StartingUp, last_start
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
@@ -36,6 +36,7 @@ from engine.telemetry import step_events
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+EVENTS = "events.jsonl"
 STOP = "stop"
 
 
@@ -55,7 +56,7 @@ def run(
     out = out.absolute()
     if not resume and listed(out / FOLDER):
         raise ConfigError(f"--out: {out} has checkpoints of a run; add --resume to go on with that, or choose another folder")
-    with EventWriter(out / "events.jsonl", on_event, take_over) as events:
+    with EventWriter(out / EVENTS, on_event, take_over) as events:
         chosen, reason = choose_engine(config)
         check(chosen)
         with closing(_events(chosen, reason, out, resume, events)) as told:
@@ -68,8 +69,11 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
     yield StartingUp(phase="starting_workers")
+    resumes = resume and has_begun(out)
+    if resumes and (before := last_start(out / EVENTS)) and before.device != "cpu":
+        config = config.on_gpus_again()
     with (
-        worker_group(config, out / FOLDER, resume and has_begun(out)) as workers,
+        worker_group(config, out / FOLDER, resumes) as workers,
         BackgroundSaver(config.checkpoint, workers, out, fence) as saver,
     ):
         yield StartingUp(phase="measuring_costs")

@@ -19,7 +19,8 @@ def places(config: RunConfig, ray: Any, unfit: type[LongtailError] = ConfigError
     ``cluster.min_workers``; ``unfit`` if there is no room for those.
     """
     cluster = config.cluster
-    gpus = cluster.device != "cpu" and ray.cluster_resources().get("GPU")  # only where there are any
+    awaited = cluster.device == "cuda" and cluster.ray_address is not None
+    gpus = awaited or (cluster.device != "cpu" and ray.cluster_resources().get("GPU"))  # otherwise only where there are any
     rank = {"CPU": float(cluster.threads_per_worker)} | ({"GPU": 1.0} if gpus else {})
     needs = {name: amount * config.rollout.gpus for name, amount in rank.items()}
     found = _reserved(ray, cluster.workers, cluster.nodes, needs, cluster.patience)

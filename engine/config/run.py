@@ -73,6 +73,12 @@ class RunConfig(Section):
         """The same run on so many workers."""
         return self.model_copy(update={"cluster": self.cluster.model_copy(update={"workers": workers})})
 
+    def on_gpus_again(self) -> "RunConfig":
+        """The same run, which has computed on GPUs: in a Ray cluster it waits for some, as one that has just started has none yet."""
+        if self.cluster.ray_address is None or self.cluster.device != "auto":
+            return self
+        return self.model_copy(update={"cluster": self.cluster.model_copy(update={"device": "cuda"})})
+
     @model_validator(mode="after")
     def _work_for_every_worker(self) -> "RunConfig":
         if self.algorithm.steps and self.cluster.workers > self.algorithm.prompts_per_step:

@@ -25,7 +25,7 @@ from engine.events.kinds import (
     StepFinished,
     WorkerSpan,
 )
-from engine.events.reader import parse_line, read
+from engine.events.reader import last_start, parse_line, read
 from engine.events.writer import EventWriter
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "StartingUp",
     "StepFinished",
     "WorkerSpan",
+    "last_start",
     "parse_line",
     "read",
 ]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from engine.events.kinds import AnyEvent
+from engine.events.kinds import AnyEvent, RunStarted
 
 _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 
@@ -20,6 +20,13 @@ def read(path: Path) -> Iterator[AnyEvent]:
     with path.open("rb") as file:
         found = (_event(line) for line in file if line.endswith(b"\n"))
         yield from (event for event in found if event is not None)
+
+
+def last_start(path: Path) -> RunStarted | None:
+    """What the latest attempt said when its workers were there; None if none has come so far."""
+    with path.open("rb") as file:
+        found = [event for line in file if b'"run_started"' in line and isinstance(event := _event(line), RunStarted)]
+    return found[-1] if found else None
 
 
 def _event(line: bytes) -> AnyEvent | None:

@@ -8,7 +8,8 @@ import pytest
 from engine.cluster.worker_group import worker_group
 from engine.config import RunConfig, parse
 from engine.errors import AttemptError, ConfigError, LongtailError
-from engine.run import has_begun
+from engine.events import EventWriter, RunStarted
+from engine.run import _events, has_begun
 
 JOINS = {"cluster": {"ray_address": "127.0.0.1:6379", "workers": 2, "device": "cpu"}}
 
@@ -53,3 +54,33 @@ def test_a_run_that_resumes_waits_for_room(
     monkeypatch.setattr("engine.cluster.placement._reserved", lambda *_: [])
     with pytest.raises(kind, match=r"had no room for 2 within"):
         start(config, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "cluster", "asked"),
+    [
+        (["cpu", "NVIDIA H200"], {}, {"CPU": 1.0, "GPU": 1.0}),
+        (["NVIDIA H200", "cpu"], {}, {"CPU": 1.0}),
+        (["NVIDIA H200"], {"device": "cpu"}, {"CPU": 1.0}),
+        (["NVIDIA H200"], {"ray_address": None}, {"CPU": 1.0}),
+        ([], {}, {"CPU": 1.0}),
+    ],
+)
+def test_a_run_that_was_on_gpus_waits_for_those_of_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: list[str], cluster: dict[str, Any], asked: dict[str, float]
+) -> None:
+    """Its nodes with GPUs join after its head."""
+    config = parse({"cluster": {**JOINS["cluster"], "device": "auto", **cluster}})
+    (tmp_path / "checkpoints" / "step_000003").mkdir(parents=True)
+    machine = {"Alive": True, "Resources": {"CPU": 8.0}}
+    answers: dict[str, Any] = {"init": None, "shutdown": None, "cluster_resources": {"CPU": 8.0}, "nodes": [machine]}
+    for name, found in answers.items():
+        monkeypatch.setattr(f"ray.{name}", lambda *_, found=found, **__: found)
+    needs: list[dict[str, float]] = []
+    monkeypatch.setattr("engine.cluster.placement._reserved", lambda *given: needs.append(given[3]) or [])
+    with EventWriter(tmp_path / "events.jsonl") as events:
+        for device in before:
+            events.write(RunStarted(first_step=0, steps=9, workers=2, model_parameters=1, device=device, packages={}))
+        with pytest.raises(LongtailError, match="had no room for 2 within"):
+            list(_events(config, "", tmp_path, resume=True, written=events))
+    assert needs[0] == asked
