@@ -77,7 +77,12 @@ def test_a_run_that_was_on_gpus_waits_for_those_of_its_cluster(
     for name, found in answers.items():
         monkeypatch.setattr(f"ray.{name}", lambda *_, found=found, **__: found)
     needs: list[dict[str, float]] = []
-    monkeypatch.setattr("engine.cluster.placement._reserved", lambda *given: needs.append(given[3]) or [])
+
+    def reserved(*given: Any) -> list[Any]:
+        needs.append(given[3])
+        return []
+
+    monkeypatch.setattr("engine.cluster.placement._reserved", reserved)
     with EventWriter(tmp_path / "events.jsonl") as events:
         for device in before:
             events.write(RunStarted(first_step=0, steps=9, workers=2, model_parameters=1, device=device, packages={}))
