@@ -16,6 +16,8 @@ from engine.errors import LongtailError, StoppedError
 from engine.events import EventWriter
 from engine.telemetry.chrome_trace import write_trace
 
+TOLD = (signal.SIGTERM, signal.SIGINT)
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
@@ -28,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
+    except SystemExit:  # see _terminate
+        print("interrupted; with --resume the run goes on from its newest checkpoint", file=sys.stderr)
+        raise
     return 0
 
 
@@ -37,7 +42,9 @@ def _trace(options: argparse.Namespace) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in TOLD:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as a shell has it for what runs in the background
+            signal.signal(number, _terminate)
     try:
         config = load(options.config)
     except LongtailError:
@@ -50,7 +57,8 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _terminate(number: int, _: FrameType | None) -> None:
-    signal.signal(number, signal.SIG_IGN)  # a second one would cut off what is being ended
+    for each in TOLD:
+        signal.signal(each, signal.SIG_IGN)  # a second one would cut off what is being ended
     raise SystemExit(128 + number)
 
 
