@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from psutil import virtual_memory
+
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind, layer_config
 from engine.drafter.new_drafter import makes_one
@@ -18,6 +20,8 @@ from engine.tasks.registry import check_rows
 
 KNOWN_PARTS = {"cpu": PARTS, "cuda": (LANES,), "auto": (LANES, *PARTS)}
 """Of the devices that a run may be on, by ``cluster.device``; see ``check_cache``."""
+WORKER_BYTES = 256 * 2**20
+"""Memory that Python and torch alone take in each worker, at least."""
 
 
 def check_light(config: RunConfig) -> None:
@@ -41,6 +45,7 @@ def check(config: RunConfig) -> None:
     _check_model(config, searched=True)
     if config.cluster.ray_address is None:
         check_cache(config, (LANES if on_gpu(config, torch.cuda.is_available()) else part_length(),))
+        _check_memory(config.cluster.workers)
     check_drafter(config)
     _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
@@ -57,6 +62,15 @@ def check(config: RunConfig) -> None:
         lora.check_installed()
     task = build_task(config.task, config.seed, load_tokenizer(resolve(config.model.path)))
     task.check_lengths(config.rollout.max_prompt_tokens)
+
+
+def _check_memory(workers: int) -> None:
+    memory = virtual_memory().total
+    if workers * WORKER_BYTES > memory:
+        raise ConfigError(
+            f"cluster.workers: {workers} workers do not fit into this machine: its {memory / 2**30:.0f} GiB of memory have room for "
+            f"{memory // WORKER_BYTES} at most, without their models; lower it, or name a larger cluster by cluster.ray_address"
+        )
 
 
 def _check_model(config: RunConfig, searched: bool) -> None:

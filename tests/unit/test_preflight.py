@@ -4,6 +4,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -214,3 +215,12 @@ def test_sglang_generates_nothing_beside_an_update(random_model: Path) -> None:
     asked = config(random_model, rollout={"engine": "sglang", "scheduling": {"asynchronous": True}}, speculation={"enabled": False})
     with pytest.raises(ConfigError, match=r"^rollout\.scheduling\.asynchronous=True: .*; set it to false, or rollout\.engine to native$"):
         check_light(asked)
+
+
+def test_more_workers_than_the_machine_has_memory_for(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would be started one after the other, until nothing else moves."""
+    monkeypatch.setattr("engine.preflight.virtual_memory", lambda: SimpleNamespace(total=24 * 2**30))
+    check(config(random_model, cluster={"workers": 96}))
+    with pytest.raises(ConfigError, match=r"^cluster\.workers: 97 workers .* 24 GiB of memory have room for 96 at most"):
+        check(config(random_model, cluster={"workers": 97}))
+    check(config(random_model, cluster={"workers": 97, "ray_address": "10.0.0.1:6379"}))
