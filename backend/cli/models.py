@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from backend.cli import terminal
+from engine.interruption import interruptible
 from engine.models import library
 
 models = typer.Typer(invoke_without_command=True, help="Models that runs can name as model.path.")
@@ -49,13 +50,17 @@ def get(
     name: Named = None,
 ) -> None:
     """Download a model into LONGTAIL_HOME."""
-    _done(library.get(source, name, _say))
+    with interruptible():  # what it was making is removed
+        place = library.get(source, name, _say)
+    _done(place)
 
 
 @models.command("add")
 def add(path: Annotated[Path, typer.Argument(help="Model folder, which stays where it is, or a .gguf file")], name: Named = None) -> None:
     """Give a name to a model that is on this machine."""
-    _done(library.add(path, name, _say))
+    with interruptible():
+        place = library.add(path, name, _say)
+    _done(place)
 
 
 @models.command("remove")

@@ -1,6 +1,8 @@
 """``longtail models``, and runs that name one."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -75,3 +77,34 @@ def test_a_submitted_name_stays_one_and_a_folder_is_anchored(
     (tmp_path / "model").rename(tmp_path / "elsewhere")
     assert "which is gone" in (client.models()[-1].fault or "")
     assert "which is gone" in client.validate(config | {"model": {"path": "mine"}}).errors[0].message
+
+
+def test_a_tokenizer_that_cannot_be_read_is_told_when_the_model_is_added(tmp_path: Path) -> None:
+    folder = make_bare_model(tmp_path / "mine")
+    for content, reason in (("{", "not readable as JSON"), ("{}", "no tokenizer in it")):
+        (folder / "tokenizer.json").write_text(content)
+        code, _, err = models("add", str(folder))
+        assert (code, reason in err) == (2, True)
+    assert names(models("--json")[1]) == ["tiny", "small"]
+
+
+@pytest.mark.parametrize("command", ["get", "add"])
+def test_what_is_told_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    made, before = tmp_path / "made", signal.getsignal(signal.SIGTERM)
+
+    def told(*_: object) -> None:
+        made.mkdir()
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            made.rmdir()
+
+    monkeypatch.setattr(f"engine.models.library.{command}", told)
+    try:
+        code, out, _ = models(command, "smollm2-135m")
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, before if number is signal.SIGTERM else signal.default_int_handler)
+    assert code
+    assert "a run takes it" not in out
+    assert not made.exists()
