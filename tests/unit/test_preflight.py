@@ -220,7 +220,8 @@ def test_sglang_generates_nothing_beside_an_update(random_model: Path) -> None:
 def test_more_workers_than_the_machine_has_memory_for(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which would be started one after the other, until nothing else moves."""
     monkeypatch.setattr("engine.preflight.virtual_memory", lambda: SimpleNamespace(total=24 * 2**30))
-    check(config(random_model, cluster={"workers": 96}))
+    check(config(random_model, cluster={"workers": 96}, algorithm={"prompts_per_step": 100}))
+    many = {"workers": 97}
     with pytest.raises(ConfigError, match=r"^cluster\.workers: 97 workers .* 24 GiB of memory have room for 96 at most"):
-        check(config(random_model, cluster={"workers": 97}))
-    check(config(random_model, cluster={"workers": 97, "ray_address": "10.0.0.1:6379"}))
+        check(config(random_model, cluster=many, algorithm={"prompts_per_step": 100}))
+    check(config(random_model, cluster=many | {"ray_address": "10.0.0.1:6379"}, algorithm={"prompts_per_step": 100}))
