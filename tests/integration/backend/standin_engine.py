@@ -6,14 +6,16 @@ The run's name says how it behaves: "user-error", "crash", "silent", "deaf" (ign
 
 import argparse
 import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
-from engine.checkpoint.verification import listed, step_of
+from engine.checkpoint.verification import MANIFEST, SCHEMA, Manifest, listed, step_of
 from engine.config import load
 from engine.events import (
     ArtifactSaved,
@@ -83,8 +85,12 @@ def hold_gpu(runs: Path) -> None:
 
 
 def save(checkpoints: Path, step: int) -> None:
-    """An empty one, which is there at once or not at all: it may be killed at any moment."""
-    (checkpoints / f"step_{step:06d}").mkdir(parents=True, exist_ok=True)
+    """One without files, which is there at once or not at all: it may be killed at any moment."""
+    place, aside = checkpoints / f"step_{step:06d}", checkpoints / f".{step}.{os.getpid()}"
+    aside.mkdir(parents=True)
+    (aside / MANIFEST).write_text(json.dumps(asdict(Manifest(SCHEMA, step, {}))))
+    if not place.exists():
+        aside.rename(place)
 
 
 def become_hard_to_kill(folder: Path) -> None:
