@@ -217,9 +217,10 @@ def _tell(event: AnyEvent) -> None:
     elif isinstance(event, Log) and event.level != "error":  # which is the last word of the command
         print(event.message, flush=True)
     elif isinstance(event, DrafterPretrained):
+        loss = f"loss {event.loss:.3f}" if event.microsteps else "without training"
         whole = "" if event.done else f" of about {event.end / 60:.1f}"  # the last round ends when it ends
         print(
             f"round {event.round}  {event.seconds / 60:.1f}{whole} min  {event.responses} responses  "
-            f"loss {event.loss:.3f}  held out: accept length {event.accept_length:.2f}, top-1 {event.top1:.1%}",
+            f"{loss}  held out: accept length {event.accept_length:.2f}, top-1 {event.top1:.1%}",
             flush=True,
         )

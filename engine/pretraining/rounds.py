@@ -156,15 +156,26 @@ class Pretraining:
         requests = self._requests(state.round) if writes and not last else []
         shares = self._pretrain(requests, state.schedule, writing if requests else 0.0)  # who has written early trains until all have
         written = time.monotonic() - began
-        shares = self._trained(shares, began, left if last else min(left, written + training))
+        seconds = left if last else min(left, written + training)
+        if requests and left - written < LEAST_SECONDS:
+            seconds = self._extended(written)
+        shares = self._trained(shares, began, seconds)
         if not (any(share.microsteps for share in shares) or state.drafter_version):  # later ones may have had time to write only
             raise DataError(
                 "the drafter has nothing to be pretrained on: there are too few prompts (8 a worker at least), or responses of one token"
             )
         version, judged = self._workers.publish_pretrained([share.microsteps for share in shares])
-        schedule = state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
+        schedule = self._state.schedule.after(state.schedule.spent + time.monotonic() - began, judged.accepted)
         self._state = replace(self._written(shares, len(requests)), round=state.round + 1, schedule=schedule, drafter_version=version)
         return shares, judged
+
+    def _extended(self, written: float) -> float:
+        """Seconds of a round in which writing took ``written``, and left no time to train: the schedule lasts until their end. Writing can
+        be far slower than in the round before, as after a resume."""
+        seconds = written + max(TRAINING * written, LEAST_SECONDS)
+        schedule = self._state.schedule
+        self._state = replace(self._state, schedule=schedule.lasting(schedule.spent + seconds))
+        return seconds
 
     def _pretrain(self, requests: Sequence[Request], schedule: PretrainingSchedule, seconds: float) -> list[PretrainingRound]:
         """See ``Worker.pretrain``. ConfigError if a copy of the drafter has diverged."""

@@ -57,3 +57,8 @@ class PretrainingSchedule:
         if moved.flat >= self.patience and spent < self.fall:
             return replace(moved, falls_from=spent)
         return moved
+
+    def lasting(self, end: float) -> "PretrainingSchedule":
+        """With an end at ``end`` seconds, which is later than it was."""
+        falls_from = None if self.falls_from is None else (1 - DECAY) * end
+        return replace(self, limit=max(self.limit, end), falls_from=falls_from)

@@ -14,7 +14,9 @@ import pytest
 from engine.checkpoint import storage
 from engine.config import RunConfig
 from engine.drafter.__main__ import main
+from engine.events import DrafterPretrained
 from engine.interruption import INTERRUPTS
+from engine.pretraining.command import _tell
 
 DRAFTER = ("README.md", "config.json", "model.safetensors")
 
@@ -217,3 +219,12 @@ def test_another_rate_goes_on_from_the_first_responses_until_a_round_is_over(tmp
         (tmp_path / "config.json").unlink()
         storage.save(tmp_path / "training/pretraining", 2, {"state.json": {"drafter_version": 1}})
         assert train(tmp_path, "--learning-rate", "1e-5") == 0, "it is the rate of this training now"
+
+
+@pytest.mark.parametrize(("microsteps", "told"), [(3, "  loss 1.250  "), (0, "  without training  ")])
+def test_a_round_without_a_step_has_no_loss(capsys: pytest.CaptureFixture[str], microsteps: int, told: str) -> None:
+    counts = dict.fromkeys(("responses", "response_tokens", "tokens", "held_out", "top1", "top3", "vocabulary", "drafter_version"), 1)
+    times = {"seconds": 20.0, "limit": 20.0, "end": 20.0, "accept_length": 1.5}
+    loss = 1.25 if microsteps else 0.0
+    _tell(DrafterPretrained(round=2, done=True, microsteps=microsteps, loss=loss, **counts, **times))
+    assert told in capsys.readouterr().out

@@ -140,6 +140,35 @@ def test_what_wrote_slower_than_ever_at_the_end_trains_all_the_same(clock: Clock
     assert version_saved(tmp_path) == last.drafter_version
 
 
+@pytest.mark.parametrize("falls_from", [None, 20.0])
+def test_what_writes_far_slower_after_a_resume_has_time_to_train_on_it(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, falls_from: float | None
+) -> None:
+    """As new processes do: the drafter has had one round of a few seconds, and was to be published without another step."""
+
+    class Starting(Group):
+        def pretrain(self, number: int, requests: Sequence[Request], *more: Any) -> list[PretrainingRound]:
+            shares = super().pretrain(number, requests, *more)
+            return [replace(share, microsteps=int(share.writing < more[2])) for share in shares]
+
+    class Stopping(Group):
+        def publish_pretrained(self, microsteps: Sequence[int]) -> tuple[int, Judged]:
+            (tmp_path / "stop").touch()
+            return super().publish_pretrained(microsteps)
+
+    with pytest.raises(StoppedError):
+        rounds(1, Stopping(clock), tmp_path)
+    if falls_from:
+        usual = storage.read
+        monkeypatch.setattr(storage, "read", lambda path: usual(path) | {"schedule": usual(path)["schedule"] | {"falls_from": falls_from}})
+    events = rounds(1, again := Starting(clock, writing=80.0), tmp_path, resume=True)
+    (last,) = (event for event in events if isinstance(event, DrafterPretrained))
+    assert (last.round, last.done, last.microsteps) == (2, True, 1)
+    assert last.seconds == pytest.approx(6 + 80 + 40)
+    assert last.end == pytest.approx(last.seconds)
+    assert again.rates[-1] > 0.5
+
+
 def test_the_first_responses_are_kept(clock: Clock, tmp_path: Path) -> None:
     """They may have taken hours, and a stop need not wait for the first round."""
     (tmp_path / "stop").touch()
