@@ -96,14 +96,18 @@ class HeldOutTruth(NamedTuple):
 
 
 def ranks(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
-    """For each of N positions: how many tokens the drafter takes to be more likely than the target's most likely one, D if it never drafts
-    that. At 0 a greedy draft is accepted. ``head`` [D, H] reads ``predicted`` [N, H]. [N]"""
+    """For each of N positions: how many tokens the drafter would draft before the target's most likely one, D if it never drafts that: more
+    likely ones, and of equal ones those that come first. At 0 a greedy draft is accepted. ``head`` [D, H] reads ``predicted`` [N, H].
+    [N]"""
     before = [_before(linear(predicted[block], head), truth.best[block]) for block in row_blocks(len(predicted), head)]
     return torch.cat(before).masked_fill(truth.best == MISSED, len(head))
 
 
 def _before(logits: Tensor, best: Tensor) -> Tensor:
-    return (logits > logits.gather(-1, best.clamp_min(0)[:, None])).sum(-1)
+    place = best.clamp_min(0)[:, None]
+    own = logits.gather(-1, place)
+    first = torch.arange(logits.shape[-1], device=logits.device) < place
+    return (~(logits <= own) | ((logits == own) & first)).sum(-1)  # all of them if they are NaN
 
 
 def acceptance(predicted: Tensor, truth: HeldOutTruth, head: Tensor, rows: Tensor | None = None) -> Tensor:

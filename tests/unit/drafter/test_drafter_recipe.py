@@ -61,6 +61,19 @@ def test_measures_of_agreement(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
     ]
 
 
+def test_a_drafter_without_an_opinion_agrees_where_its_first_token_is_the_targets(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
+    """To it all tokens are alike: that none is more likely than the target's is no agreement."""
+    _, features, head = tensors
+    truth = HeldOutTruth.of(features, head)
+    assert len(set(truth.best.tolist())) > 1
+    assert torch.equal(ranks(torch.zeros(6, 8), truth, head), truth.best)
+
+
+def test_a_drafter_whose_logits_are_no_numbers_never_agrees(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
+    _, features, head = tensors
+    assert ranks(torch.full((6, 8), torch.nan), HeldOutTruth.of(features, head), head).tolist() == [5] * 6
+
+
 def test_a_draft_vocabulary_is_measured_by_the_whole_law_and_trained_on_its_own(tensors: tuple[Tensor, Tensor, Tensor]) -> None:
     predicted, features, head = tensors
     ids = torch.tensor([0, 2, 3])
