@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import get_args
 
@@ -25,13 +26,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def export(options: argparse.Namespace) -> None:
     """Writes the folder, whole or not at all. ConfigError or ModelError say what does not fit."""
-    from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
-    from engine.drafter.layout import DrafterLayout, without_copies
-    from engine.drafter.serving_formats import ServingFormat
-    from engine.models.load import load_model, resolve
-    from engine.models.weights import ends
-
-    assert get_args(ServingFormat) == FORMATS
     if not options.folder.is_dir():
         raise ConfigError(f"{options.folder}: there is no such folder")
     out: Path = options.out.absolute()
@@ -40,9 +34,27 @@ def export(options: argparse.Namespace) -> None:
     if out.is_dir() and out.samefile(Path.cwd()):
         raise ConfigError(f"--out: {options.out} is the folder that you are in, which is to be replaced; name a new one in it")
     with writing(options.out):
-        out.mkdir(parents=True, exist_ok=True)
-        if any(out.iterdir()):
-            raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
+        new = [each for each in (out, *out.parents) if not each.exists()]
+    try:
+        with writing(options.out):
+            out.mkdir(parents=True, exist_ok=True)  # before the model is loaded, which may take long
+            if any(out.iterdir()):
+                raise ConfigError(f"{options.out}: there is something in it; choose another folder for --out")
+        _export(options, out)
+    finally:
+        for folder in new:
+            with suppress(OSError):  # what was exported is in it
+                folder.rmdir()
+
+
+def _export(options: argparse.Namespace, out: Path) -> None:
+    from engine.drafter.export import load_drafter_folder, write_serving_folder  # here, so that --help need not wait for torch
+    from engine.drafter.layout import DrafterLayout, without_copies
+    from engine.drafter.serving_formats import ServingFormat
+    from engine.models.load import load_model, resolve
+    from engine.models.weights import ends
+
+    assert get_args(ServingFormat) == FORMATS
     base = options.model or base_model(options.folder)
     target = load_model(resolve(base), "auto")
     embedding, head = ends(target)

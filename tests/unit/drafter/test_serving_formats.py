@@ -191,6 +191,19 @@ def test_an_eagle_drafter_of_a_qwen3_is_for_runs_and_is_not_exported(
     assert main(["export", str(folder), "--format", form, "--out", str(out)]) == (2 if refused else 0)
     assert ("train one with longtail drafter train --recipe eagle3" in capsys.readouterr().err) == refused
     assert (out / "model.safetensors").exists() != refused
+    assert out.exists() != refused
+
+
+@pytest.mark.parametrize("there", ["", "exports", "exports/vllm"])
+def test_a_refused_export_leaves_no_folder_of_its_own(tmp_path: Path, random_model: Path, there: str) -> None:
+    config, before = AutoConfig.from_pretrained(random_model), tmp_path / there
+    before.mkdir(parents=True, exist_ok=True)
+    write_drafter_folder(
+        tmp_path / "drafter", random_weights(DrafterLayout(), config), config, DrafterCard(str(random_model), "countdown", 3)
+    )
+    assert main(["export", str(tmp_path / "drafter"), "--format", "vllm", "--out", str(tmp_path / "exports" / "vllm")]) == 2
+    assert before.is_dir()
+    assert [path.name for path in before.iterdir() if path.name != "drafter"] == []
 
 
 def test_what_sglang_would_ignore_is_refused(config: PretrainedConfig) -> None:
