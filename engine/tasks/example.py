@@ -16,9 +16,11 @@ class Example:
 
     def text(self, *columns: str) -> str:
         """In the first of ``columns`` that holds one."""
-        there = [name for name in columns if name in self.columns] or columns[:1]
+        there = [name for name in columns if name in self.columns]
+        if not there:
+            raise self._missing(*dict.fromkeys(columns))
         column = next((name for name in there if _is_text(self.columns.get(name))), there[0])
-        value = self._value(column)
+        value = self.columns[column]
         if not _is_text(value):
             raise self._fault(column, "a text that is not empty", value)
         return self._encodable(column, value)
@@ -47,8 +49,12 @@ class Example:
 
     def _value(self, column: str) -> Any:
         if column not in self.columns:
-            raise DataError(f"{self.place}: no column {column!r}; the columns are {', '.join(sorted(self.columns)) or 'none'}")
+            raise self._missing(column)
         return self.columns[column]
+
+    def _missing(self, *columns: str) -> DataError:
+        wanted = " or ".join(repr(column) for column in columns)
+        return DataError(f"{self.place}: no column {wanted}; the columns are {', '.join(sorted(self.columns)) or 'none'}")
 
     def _fault(self, column: str, wanted: str, value: Any) -> DataError:
         return DataError(f"{self.place}: column {column!r} must be {wanted}, got {kind(value)}")

@@ -77,10 +77,10 @@ def test_prompts_alone_may_have_the_columns_of_those_with_responses(tmp_path: Pa
     for row in [*rows, *(rows[0] | {"question": nothing} for nothing in ("", None))]:
         file.write_text(json.dumps(row) + "\n")
         assert build_task(PromptsConfig(path=file), 0, TOKENIZER).prompts(0, 1)[0].text == "1+1="
-    with pytest.raises(DataError, match="no column 'text'"):
+    with pytest.raises(DataError, match="no column 'text'; the columns are prompt, question"):
         build_task(PromptsConfig(path=file, question="text"), 0, TOKENIZER).prompts(0, 1)
     file.write_text('{"text": "1+1="}\n')
-    with pytest.raises(DataError, match="no column 'question'"):
+    with pytest.raises(DataError, match="line 1: no column 'question' or 'prompt'; the columns are text"):
         build_task(PromptsConfig(path=file), 0, TOKENIZER).prompts(0, 1)
 
 
@@ -144,7 +144,7 @@ def test_a_response_that_was_cut_does_not_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"response": "2"}, "line 1: no column 'prompt'; the columns are response"),
+        ({"response": "2"}, "line 1: no column 'prompt' or 'question'; the columns are response"),
         ({"prompt": "1", "response": 7}, "line 1: column 'response' must be a text that is not empty, got the value 7"),
         ({"prompt": "smile \ud83d", "response": "2"}, r"line 1: column 'prompt' has half of a character \('\\ud83d'\)"),
     ],
