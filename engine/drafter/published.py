@@ -56,7 +56,10 @@ def in_our_terms(weights: Mapping[str, Tensor], config: Config, target: Pretrain
 def check_config(config: Config, kind: DrafterKind, target: PretrainedConfig) -> None:
     """ModelError if config.json says that the drafter is another model than its tensors can tell."""
     layer = layer_config(config)
-    if (vocabulary := layer.get("vocab_size", target.vocab_size)) != target.vocab_size:
+    vocabulary = layer.get("vocab_size", target.vocab_size)
+    if not isinstance(vocabulary, int):
+        raise ModelError(f"vocab_size must be a whole number, but it is {vocabulary!r}"[:80])
+    if vocabulary != target.vocab_size:
         raise ModelError(f"made for a target with {vocabulary} tokens, and this one has {target.vocab_size}; use that target")
     if config.get("norm_before_fc") or (config.get("eagle_config") or {}).get("norm_before_fc"):
         raise ModelError("norm_before_fc is not supported; use a drafter without it")

@@ -247,6 +247,8 @@ def test_tensors_that_do_not_fit(tmp_path: Path, config: PretrainedConfig, tenso
     ("changes", "message"),
     [
         ({"vocab_size": 50}, "made for a target with 50 tokens, and this one has 48"),
+        ({"vocab_size": str(VOCABULARY)}, "vocab_size must be a whole number, but it is '48'"),
+        ({"vocab_size": None}, "vocab_size must be a whole number, but it is None"),
         ({"norm_before_fc": True}, "norm_before_fc is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act=gelu is not supported"),
         ({"rope_theta": 0.5}, r"rope_theta is 0\.5, and must be a whole number above 1"),
