@@ -160,6 +160,14 @@ def test_what_does_not_fit_is_told_in_a_line(
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.parametrize("option", ["--prompts", "--max-new-tokens"])
+@pytest.mark.parametrize("value", ["x", "1.5", "0", "-3", "", "9" * 5000], ids=["word", "part", "none", "negative", "empty", "endless"])
+def test_what_is_no_number_of_something_is_told_what_is_wanted(capsys: pytest.CaptureFixture[str], option: str, value: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["eval", "drafter", f"{option}={value}"])
+    assert f"argument {option}: must be a whole number of at least 1 (got {value[:24]})" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("card", [b"---\nbase_model: [\n---\n", b"---\nbase_model: \xff\n---\n"])
 def test_a_card_that_cannot_be_read_names_no_model(folder: Path, capsys: pytest.CaptureFixture[str], card: bytes) -> None:
     (folder / "README.md").write_bytes(card)
