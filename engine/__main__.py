@@ -1,12 +1,13 @@
 """``python -m engine run CONFIG.yaml --out FOLDER [--resume]``: one run without any backend.
 
 Exit code 2: a mistake the user can mend; 75: start again with --resume. A file FOLDER/stop stops it at the next step
-boundary (75). ``python -m engine trace FOLDER``: its timeline for Perfetto.
+boundary (75). 70: a fault of ours, since 1 is what Ray ends a process with. ``python -m engine trace FOLDER``: its timeline for Perfetto.
 """
 
 import argparse
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
 
@@ -16,6 +17,7 @@ from engine.errors import LongtailError, StoppedError
 from engine.events import EventWriter
 from engine.telemetry.chrome_trace import write_trace
 
+FAULT = 70  # EX_SOFTWARE of sysexits.h
 TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -30,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     except LongtailError as error:
         print(f"{error.code} error: {error}", file=sys.stderr)
         return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        return FAULT
     except SystemExit:  # see _terminate
         print("interrupted; with --resume the run goes on from its newest checkpoint", file=sys.stderr)
         raise

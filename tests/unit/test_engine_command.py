@@ -31,3 +31,12 @@ def test_a_run_that_is_told_to_end_says_how_it_goes_on(
     assert ended.value.code == 128 + number
     assert "--resume" in capsys.readouterr().err
     os.kill(os.getpid(), number)  # once more, which disturbs nothing
+
+
+def test_a_fault_of_ours_is_told_apart_from_a_process_that_ray_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.run.run", lambda *_, **__: os.environ["NOTHING"])
+    (tmp_path / "config.yaml").write_text("{}")
+    assert main(["run", str(tmp_path / "config.yaml"), "--out", str(tmp_path / "out")]) == 70
+    assert "KeyError: 'NOTHING'" in capsys.readouterr().err

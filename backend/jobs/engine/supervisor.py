@@ -36,7 +36,7 @@ T = TypeVar("T")
 USER_ERROR = 2
 RESUMABLE = 75
 CLUSTER_GONE = 1
-"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute."""
+"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with 70."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
 STOP = "stop"
