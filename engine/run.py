@@ -69,11 +69,12 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
     yield StartingUp(phase="starting_workers")
-    resumes = resume and has_begun(out)
-    if resumes and (before := last_start(out / EVENTS)) and before.device != "cpu":
+    before = last_start(out / EVENTS) if resume else None
+    if before and before.device != "cpu":
         config = config.on_gpus_again()
+    has_had_room = before is not None or (resume and has_begun(out))
     with (
-        worker_group(config, out / FOLDER, resumes) as workers,
+        worker_group(config, out / FOLDER, has_had_room) as workers,
         BackgroundSaver(config.checkpoint, workers, out, fence) as saver,
     ):
         yield StartingUp(phase="measuring_costs")

@@ -63,4 +63,5 @@ def _no_room(cluster: ClusterConfig, needs: Resources, machines: list[Resources]
         f"cluster.workers: {cluster.workers} workers with {wanted} each were asked for{spread}; the Ray cluster has {len(machines)} "
         f"machines with {there}, and had no room for {cluster.least_workers} within {cluster.patience:g} s. Lower cluster.workers, "
         "cluster.nodes, cluster.threads_per_worker or rollout.sglang.tensor_parallel, add machines, or wait until others have finished"
+        + (", or set cluster.device to cpu" if "GPU" in needs else "")
     )

@@ -56,6 +56,21 @@ def test_a_run_that_resumes_waits_for_room(
         start(config, tmp_path)
 
 
+@pytest.mark.parametrize(("starts", "kind"), [(0, ConfigError), (1, AttemptError)])
+def test_a_run_that_has_started_once_waits_for_its_cluster_though_it_has_no_checkpoint_yet(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, starts: int, kind: type[LongtailError]
+) -> None:
+    def init(**_: Any) -> None:
+        raise ConnectionError("it does not answer")
+
+    monkeypatch.setattr("ray.init", init)
+    with EventWriter(tmp_path / "events.jsonl") as events:
+        for _ in range(starts):
+            events.write(RunStarted(first_step=0, steps=9, workers=2, model_parameters=1, device="cpu", packages={}))
+        with pytest.raises(kind, match="no Ray cluster to work with"):
+            list(_events(config, "", tmp_path, resume=True, written=events))
+
+
 @pytest.mark.parametrize(
     ("before", "cluster", "asked"),
     [
