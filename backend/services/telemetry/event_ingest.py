@@ -133,7 +133,11 @@ class EventIngestor:
 
     def _note(self, pending: Sequence[AnyEvent | str]) -> None:
         """What the attempt says. Before it is written, as what may have been written is not read again."""
-        self.last_error = next((e for e in reversed(pending) if isinstance(e, Log) and e.level == "error"), self.last_error)
+        for event in pending:
+            if isinstance(event, StartingUp) and event.phase == "starting_workers":
+                self.last_error = None  # what an attempt says first: errors are of earlier ones, which a retry inherits
+            elif isinstance(event, Log) and event.level == "error":
+                self.last_error = event
         last = pending[-1]
         self.finished = isinstance(last, RunFinished)
         self.stopped = last.step if isinstance(last, RunStopped) else None

@@ -213,6 +213,13 @@ def test_the_end_is_told(path: Path, ingestor: EventIngestor) -> None:
     assert ingestor.finished
 
 
+def test_errors_of_attempts_before_are_not_those_of_this_one(path: Path, ingestor: EventIngestor) -> None:
+    """A retry's file begins with what the run before it told."""
+    write(path, started(), events.Log(level="error", code="worker_lost", message="gone"), events.StartingUp(phase="starting_workers"))
+    ingestor.drain()
+    assert ingestor.last_error is None
+
+
 def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
     def at() -> tuple[str, float, int, int] | None:
         with database.read() as session:
