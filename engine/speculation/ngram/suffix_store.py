@@ -229,7 +229,9 @@ class SuffixStore:
         for prompt, *texts in state:
             known = _unpacked(prompt)
             for text in texts:
-                self.begin(LOADED, known, _unpacked(text))
+                written: list[int] = []  # at first: nobody goes on with what is there
+                self.begin(LOADED, known, written)
+                written.extend(_unpacked(text))
                 self.end(LOADED)
 
     def _changed(self, group: _Group, before: int) -> None:

@@ -43,3 +43,16 @@ def test_a_checkpoint_has_the_newest_prompts(monkeypatch: pytest.MonkeyPatch) ->
         found += [prompt] * bool(again.draft(99, 2).tokens)
         again.end(99)
     assert found == [3, 4]
+
+
+def test_equal_responses_and_beginnings_of_others_are_all_loaded() -> None:
+    store, loaded = SuffixStore(AMPLE), SuffixStore(AMPLE)
+    for text in ([4, 5, 6], [4, 5, 6], [4, 5, 6, 7]):
+        written: list[int] = []
+        store.begin(0, (1, 2, 3), written)
+        written.extend(text)
+        store.end(0)
+    loaded.load_state(store.state())
+    assert loaded.state() == store.state()
+    ((_, *texts),) = loaded.state()
+    assert len(texts) == 3
