@@ -50,7 +50,7 @@ def get(
     name: Named = None,
 ) -> None:
     """Download a model into LONGTAIL_HOME."""
-    with interruptible():  # what it was making is removed
+    with interruptible():  # what it has begun is removed, but for a download that can go on
         place = library.get(source, name, _say)
     _done(place)
 

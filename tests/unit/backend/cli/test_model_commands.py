@@ -12,6 +12,7 @@ from bare_model import make_bare_model
 from typer.testing import CliRunner
 
 from backend import cli
+from engine.interruption import INTERRUPTS
 from longtail import Longtail
 
 
@@ -90,7 +91,7 @@ def test_a_tokenizer_that_cannot_be_read_is_told_when_the_model_is_added(tmp_pat
 
 @pytest.mark.parametrize("command", ["get", "add"])
 def test_what_is_told_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    made, before = tmp_path / "made", signal.getsignal(signal.SIGTERM)
+    made, before = tmp_path / "made", {number: signal.getsignal(number) for number in INTERRUPTS}
 
     def told(*_: object) -> None:
         made.mkdir()
@@ -103,8 +104,8 @@ def test_what_is_told_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.
     try:
         code, out, _ = models(command, "smollm2-135m")
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, before if number is signal.SIGTERM else signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert code
     assert "a run takes it" not in out
     assert not made.exists()
