@@ -134,12 +134,12 @@ class JobWorker:
     def _fail(self, claimed: Claim, error: Exception) -> None:
         """A machine that cannot, or lacks the run's checkpoints, is not the run's fault: for a while somebody else may try, or this one
         would use up the run's retries. Nor is a database that does not answer."""
-        if isinstance(error, (OSError, CheckpointError)):
+        unfit = isinstance(error, (OSError, CheckpointError))
+        if unfit:
             self._unfit_until = time.monotonic() + self._settings.lease_seconds
-        state: Literal["lost", "failed"] = "lost" if isinstance(error, (OSError, CheckpointError, *NO_ANSWER)) else "failed"
-        outcome = Outcome(state, error=f"the job supervisor failed: {error}", error_code="supervisor")
-        if isinstance(error, CheckpointError):
-            outcome = Outcome(state, error=str(error), error_code=error.code)
+        state: Literal["lost", "failed"] = "lost" if unfit or isinstance(error, NO_ANSWER) else "failed"
+        reason = (str(error), error.code) if isinstance(error, CheckpointError) else (f"the job supervisor failed: {error}", "supervisor")
+        outcome = Outcome(state, error=reason[0], error_code=reason[1])
         with self._database.write() as session:
             settle(session, claimed.run_id, claimed.attempt, outcome, self._settings.max_retries, self._settings.retry_seconds)
 

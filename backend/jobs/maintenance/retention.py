@@ -12,14 +12,13 @@ from sqlalchemy import delete, or_, select, update
 from backend.database import Database, affected
 from backend.jobs.engine.given_drafter import GIVEN
 from backend.models import Run
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING
+from backend.services.runs.clone_and_retry import CHECKPOINTS, DAY_SECONDS, PRETRAINING
 from backend.settings import Settings
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
 from longtail.schemas.runs import TERMINAL_STATES
 
 BATCH = 20
-DAY_SECONDS = 24 * 3600.0
 UNFINISHED = ".artifacts.*"
 """What an engine that was killed while it exported has left in its run's folder: perhaps the whole policy."""
 
