@@ -23,8 +23,15 @@ SYMBOLS = ("circle", "diamond", "square", "cross", "x", "triangle-up", "star")
 SHAPES = ("", "/", "x", "-", "\\", ".", "|", "+")
 """Plotly's names of patterns."""
 
-WORKER_STATE_COLORS: Mapping[str, str] = {"BUSY": BLUE, "IDLE": GREY, "TRAINING": ORANGE, "UPDATE": GREEN, "EVALUATION": PURPLE}
-WORKER_STATE_SHAPES: Mapping[str, str] = dict(zip(WORKER_STATE_COLORS, ("", ".", "/", "x", "-"), strict=True))
+WORKER_STATE_COLORS: Mapping[str, str] = {
+    "BUSY": BLUE,
+    "IDLE": GREY,
+    "TRAINING": ORANGE,
+    "INFERENCE": SKY,
+    "UPDATE": GREEN,
+    "EVALUATION": PURPLE,
+}
+WORKER_STATE_SHAPES: Mapping[str, str] = dict(zip(WORKER_STATE_COLORS, ("", ".", "/", "|", "x", "-"), strict=True))
 PHASE_COLORS: Mapping[str, str] = dict(zip(PHASES, (BLUE, VERMILION, SKY, GREEN, PURPLE, GREY), strict=True))
 PHASE_SHAPES: Mapping[str, str] = dict(zip(PHASES, SHAPES, strict=False))
 

@@ -43,7 +43,7 @@ GUIDES: Mapping[str, Guide] = {
     ),
     "Timeline": Guide(
         "Who did what when: generating, waiting, training the drafter?",
-        "Each lane is a worker. IDLE at the end of a rollout is the tail; TRAINING in its place is time made use of.",
+        "Each lane is a worker. IDLE at the end of a rollout is the tail; TRAINING or INFERENCE in its place is time made use of.",
         "GET /api/v1/runs/{run}/spans",
         "longtail trace RUN_FOLDER",
     ),

@@ -3,7 +3,7 @@
 On a CPU both generate the same responses, so that the step is the same work. Shown is the step whose speed-up is the median of all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ STATES = {
     "BUSY": ("generates responses", "#0072B2"),
     "TRAINING": ("trains the drafter while it waits", "#009E73"),
     "IDLE": ("waits", "#DDDDDD"),
+    "INFERENCE": ("infers meanwhile", "#56B4E9"),
     "UPDATE": ("updates the policy", "#E69F00"),
 }
 LEFT, RIGHT = 84, 776
@@ -50,12 +51,13 @@ def draw(result: Mapping[str, Any]) -> str:
     scale = (RIGHT - LEFT) / max(result[arm]["seconds"] for arm in TITLES)
     height = TOP + PANEL * len(TITLES)
     lanes = (line for number, arm in enumerate(TITLES) for line in _panel(result, arm, TOP + PANEL * number, scale))
-    return document(height, [*_legend(), *lanes])
+    found = {state for arm in TITLES for _, state, *_ in result[arm]["spans"]}
+    return document(height, [*_legend(found), *lanes])
 
 
-def _legend() -> Iterator[str]:
+def _legend(found: Collection[str]) -> Iterator[str]:
     left = 12
-    for words, shade in STATES.values():
+    for words, shade in (STATES[state] for state in STATES if state in found):
         yield f'<rect x="{left}" y="14" width="14" height="14" fill="{shade}"/>'
         yield text(left + 20, 26, words)
         left += 44 + 8 * len(words)

@@ -77,12 +77,13 @@ class StepFinished(Event):
 
 class WorkerSpan(Event):
     """What a worker did between ``start`` and ``end``. BUSY: generating; IDLE: done, waiting; TRAINING: training the drafter;
-    UPDATE: inference, policy update and sync; EVALUATION: generating for validation."""
+    INFERENCE: of responses that are there, while others generate; UPDATE: the rest of inference, policy update and sync;
+    EVALUATION: generating for validation."""
 
     kind: Literal["worker_state"] = "worker_state"
     step: int
     worker: int
-    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
+    state: Literal["BUSY", "IDLE", "TRAINING", "INFERENCE", "UPDATE", "EVALUATION"]
     start: float
     end: float
 

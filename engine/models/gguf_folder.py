@@ -67,7 +67,10 @@ def unpack(file: Path, folder: Path) -> None:
 def _check(file: Path, fields: dict[str, Any], tensors: set[str]) -> None:
     family = fields.get("general.architecture")
     if family not in SUPPORTED:
-        raise ModelError(f"{file}: unsupported architecture {family}; supported are {', '.join(SUPPORTED)}")
+        listed = ", ".join(SUPPORTED)
+        raise ModelError(
+            f"{file}: unsupported architecture {family}; of {listed} GGUF can be read, else use the model's Hugging Face folder"
+        )
     blocks = {name.split(".")[1] for name in tensors if name.startswith("blk.")}
     if (said := fields.get(f"{family}.block_count")) != len(blocks):
         raise ModelError(f"{file}: damaged: it says that it has {said} blocks, and holds weights of {len(blocks)}")

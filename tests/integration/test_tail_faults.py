@@ -134,6 +134,7 @@ def test_idle_time_is_trained_and_the_spans_are_the_rollout(cluster: Cluster) ->
         assert spans == pytest.approx(rollout.ended - began, rel=0.01, abs=SLACK)
     assert rollout.seconds("TRAINING") > LEAST
     assert len(cluster.scored) == 8
+    assert min(cluster.scored) < rollout.ended, "who is done is scored in the tail"
 
 
 def test_a_tail_too_short_for_its_set_up_is_left_alone(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from backend.database import Database, affected
 from backend.errors import NotFoundError
 from backend.models import Artifact, Run
 from backend.services.artifacts.file_inspection import UNREADABLE
-from backend.services.artifacts.fitting_drafters import fitting_drafters, wants_one
+from backend.services.artifacts.fitting_drafters import fitting_drafters, fitting_recipes, wants_one
 from backend.services.artifacts.registry import content
 from backend.services.runs.attempts import Claim, LeaseLostError, add_log_line
 from backend.settings import Settings
@@ -60,10 +60,14 @@ class GivenDrafter:
         run_id, config = self._claim.run_id, self._claim.config
         shutil.rmtree(self._folder, ignore_errors=True)
         with self._database.read() as session:
-            fitting = fitting_drafters(session, session.get_one(Run, run_id).project_id, parse(config))
+            wanted = session.get_one(Run, run_id).project_id, parse(config)
+            fitting = fitting_drafters(session, *wanted)
+            others = [] if fitting else fitting_recipes(session, *wanted)
         skipped: list[str] = []
         chosen = next((artifact_id for artifact_id in fitting if self._unpacked(artifact_id, skipped)), "")
         message = f"no drafter of this project fits {config['model']['path']}: the engine looks for itself"
+        if others:
+            message += f". There is one with drafter.recipe={' or '.join(others)}, and this run has {config['drafter']['recipe']}"
         with self._database.write() as session:
             mine = (Run.id == run_id, Run.attempt == self._claim.attempt)
             if not affected(session, update(Run).where(*mine).values(drafter_id=chosen)):

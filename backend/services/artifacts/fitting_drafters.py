@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from backend.models import Artifact, Run
 from backend.models.runs import GENERATED
 from engine.config import RunConfig
+from engine.drafter.kind import RECIPE_KINDS
 from engine.preflight import fits
 
 AUTO = "auto"
@@ -38,6 +39,13 @@ def fitting_drafters(session: Session, project_id: str, config: RunConfig) -> li
     rows = session.execute(select(*columns).join(Run).where(*here, *done))
     fitting = {artifact_id: _Saved(details, made_at, taken) for artifact_id, details, made_at, taken in rows if fits(details, config)}
     return sorted(fitting, key=lambda artifact_id: (-_trained_at(artifact_id, fitting), fitting[artifact_id].made_at, artifact_id))
+
+
+def fitting_recipes(session: Session, project_id: str, config: RunConfig) -> list[str]:
+    """Recipes of another kind with which the run would find drafters."""
+    others = [recipe for recipe, kind in RECIPE_KINDS.items() if kind != RECIPE_KINDS[config.drafter.recipe]]
+    as_if = {recipe: config.model_copy(update={"drafter": config.drafter.model_copy(update={"recipe": recipe})}) for recipe in others}
+    return [recipe for recipe, changed in as_if.items() if fitting_drafters(session, project_id, changed)]
 
 
 def _trained_at(artifact_id: str, known: Mapping[str, _Saved]) -> float:

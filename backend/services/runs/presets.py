@@ -37,7 +37,7 @@ DRAFTER: dict[str, Any] = {
     "seed": 1,
     "algorithm": {"steps": 0, "kl_coefficient": 0.0},
     "rollout": {"max_prompt_tokens": 512, "max_new_tokens": 512},
-    "drafter": {"path": None, "recipe": "eagle3", "pretrain_minutes": 20},
+    "drafter": {"path": None, "recipe": "hass", "pretrain_minutes": 20},
     "cluster": {"workers": 2},
 }
 GPU_NODE: dict[str, Any] = {

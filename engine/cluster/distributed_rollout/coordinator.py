@@ -9,7 +9,8 @@ from enum import Enum
 from math import inf
 from typing import Literal
 
-Activity = Literal["BUSY", "IDLE", "TRAINING"]
+Activity = Literal["BUSY", "IDLE", "TRAINING", "INFERENCE"]
+"""INFERENCE: of responses that are there, while others generate; the coordinator has it as IDLE, see ``with_inference``."""
 
 
 class Phase(Enum):

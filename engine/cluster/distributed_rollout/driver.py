@@ -14,7 +14,7 @@ from typing import Any
 from engine.cluster.distributed_rollout import coordinator
 from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, RolloutState, StartTraining
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
-from engine.cluster.distributed_rollout.tail_inference import TailInference
+from engine.cluster.distributed_rollout.tail_inference import TailInference, with_inference
 from engine.cluster.ray_session import lost, said
 from engine.cluster.spot_training.drafter_versions import after
 from engine.cluster.spot_training.trained_session import TrainedSession
@@ -139,7 +139,8 @@ class RolloutDriver:
         self._completions.sort(key=lambda completion: completion.request.id)
         reason = None if self._sessions else untrained_reason(self._state, self._refusals)
         times = self._ended, stopped
-        return Rollout(self._completions, self._statistics, self._state.spans, self._sessions, *times, reason, worker_tokens=self._tokens)
+        spans = tuple(with_inference(self._state.spans, self._inference.spans()))
+        return Rollout(self._completions, self._statistics, spans, self._sessions, *times, reason, worker_tokens=self._tokens)
 
     def _next(self) -> Sequence[Completion]:
         """Waits for one reply and passes it on, or repeats what was left unanswered; the completions, if it is a share's."""

@@ -4,10 +4,12 @@ All would wait for it afterwards, so that what it saves is certain. Training tha
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import cycle
 from typing import Any
 
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.rollout.interface import Completion
 
 ASK_EVERY = 0.1
@@ -23,6 +25,8 @@ class TailInference:
         self._taken: set[int] = set()
         self._turns = cycle(range(len(actors)))
         self._ask_at = 0.0
+        self._began: dict[int, float] = {}
+        self._spans: list[ActivitySpan] = []
         self.inferring: dict[Any, int] = {}
         """Who infers, by the references of the calls."""
         self.asked: dict[Any, tuple[int, int]] = {}
@@ -41,7 +45,16 @@ class TailInference:
     def inferred(self, reference: Any) -> int:
         """Who has."""
         self._ask_at = 0.0
-        return self.inferring.pop(reference)
+        worker = self.inferring.pop(reference)
+        self._spans.append(self._span(worker))
+        return worker
+
+    def spans(self) -> list[ActivitySpan]:
+        """Who inferred when, until now."""
+        return [*self._spans, *map(self._span, self.inferring.values())]
+
+    def _span(self, worker: int) -> ActivitySpan:
+        return ActivitySpan(worker, "INFERENCE", self._began[worker], time.time())
 
     def remind(self, idle: Collection[int], generating: Collection[int]) -> None:
         """Asks those who generate, in turns, for groups for those who are ``idle``. To be called now and then."""
@@ -64,3 +77,19 @@ class TailInference:
         self._taken.update(completion.request.group for completion in new)
         if self._begin and new:
             self.inferring[self._begin(worker, new)] = worker
+            self._began[worker] = time.time()
+
+
+def with_inference(spans: Sequence[ActivitySpan], inferred: Sequence[ActivitySpan]) -> Iterator[ActivitySpan]:
+    """``spans``, but for what workers ``inferred`` while they were IDLE; each worker's in the order of time."""
+    for span in spans:
+        start = span.start
+        for each in inferred if span.activity == "IDLE" else ():
+            began, ended = max(start, each.start), min(span.end, each.end)
+            if each.worker == span.worker and began < ended:
+                if start < began:
+                    yield replace(span, start=start, end=began)
+                yield replace(each, start=began, end=ended)
+                start = ended
+        if start < span.end:
+            yield replace(span, start=start)

@@ -118,7 +118,10 @@ def with_more(writer: GGUFWriter) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"architecture": "gemma3"}, "unsupported architecture gemma3; supported are qwen2, qwen3, llama"),
+        (
+            {"architecture": "gemma3"},
+            "unsupported architecture gemma3; of qwen2, qwen3, llama GGUF can be read, else use the model's Hugging Face",
+        ),
         ({"words": "tekken"}, r"its tokenizer \(gpt2, tekken\) cannot be taken from GGUF, that of gpt2 with .*smollm.* can"),
         ({"change": scaled}, "scaled rotary embedding cannot be taken from GGUF"),
         ({"change": lambda writer: writer.add_rope_scaling_type(RopeScalingType.YARN)}, "scaled rotary embedding"),

@@ -62,7 +62,7 @@ class WorkerSpan(Schema):
 
     step: int
     worker: int
-    state: Literal["BUSY", "IDLE", "TRAINING", "UPDATE", "EVALUATION"]
+    state: Literal["BUSY", "IDLE", "TRAINING", "INFERENCE", "UPDATE", "EVALUATION"]
     start: float
     end: float
 

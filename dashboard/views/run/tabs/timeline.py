@@ -19,7 +19,8 @@ from dashboard.widgets.panel import chart, empty, panel, to_come
 from longtail.schemas.telemetry import Decoding, SpeculationStep, WorkerSpan
 
 HELP = (
-    "BUSY: generating. IDLE: done, waiting for the slowest. TRAINING: training the drafter meanwhile. UPDATE: inference, update, sync. "
+    "BUSY: generating. IDLE: done, waiting for the slowest. TRAINING: training the drafter meanwhile. INFERENCE: computing log-probs of "
+    "responses that are complete meanwhile. UPDATE: the rest of inference, update, sync. "
     "The strip in a lane tells what drafts; without one decoding is plain. "
     "Symbols: the share begins with what is predicted longest, responses carried over from the step before, responses stopped early."
 )

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan
 from engine.cluster.distributed_rollout.early_stop_on_worker import WorkerEarlyStop
-from engine.cluster.distributed_rollout.tail_inference import ASK_EVERY, TailInference
+from engine.cluster.distributed_rollout.tail_inference import ASK_EVERY, TailInference, with_inference
 from engine.rollout.interface import Completion, Request
 
 
@@ -110,3 +111,31 @@ def test_a_worker_gives_complete_groups_of_the_running_step_only() -> None:
         assert early_stop.complete_group(7, (1,)) == group(2)
         assert early_stop.complete_group(7, (1, 2)) == early_stop.complete_group(6, ()) == []
     assert early_stop.complete_group(7, ()) == []
+
+
+def test_inference_takes_the_place_of_waiting_and_of_nothing_else() -> None:
+    waits = [ActivitySpan(0, "BUSY", 0.0, 2.0), ActivitySpan(0, "IDLE", 2.0, 6.0), ActivitySpan(0, "TRAINING", 6.0, 9.0)]
+    other = [ActivitySpan(1, "BUSY", 0.0, 5.0), ActivitySpan(1, "IDLE", 5.0, 9.0)]
+    inferred = [ActivitySpan(0, "INFERENCE", *times) for times in ((1.0, 3.0), (4.0, 5.0), (5.0, 7.0))]
+    found = [(span.worker, span.activity, span.start, span.end) for span in with_inference(waits + other, inferred)]
+    assert found == [
+        (0, "BUSY", 0.0, 2.0),
+        (0, "INFERENCE", 2.0, 3.0),
+        (0, "IDLE", 3.0, 4.0),
+        (0, "INFERENCE", 4.0, 5.0),
+        (0, "INFERENCE", 5.0, 6.0),
+        (0, "TRAINING", 6.0, 9.0),
+        (1, "BUSY", 0.0, 5.0),
+        (1, "IDLE", 5.0, 9.0),
+    ]
+
+
+def test_who_still_infers_has_done_so_until_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(2, monkeypatch)
+    monkeypatch.setattr(time, "time", lambda: cluster.now)
+    cluster.inference.done(1, group(1), last=False)
+    cluster.now = 103.0
+    assert cluster.inference.spans() == [ActivitySpan(1, "INFERENCE", 100.0, 103.0)]
+    cluster.inferred()
+    cluster.now = 110.0
+    assert cluster.inference.spans() == [ActivitySpan(1, "INFERENCE", 100.0, 103.0)]

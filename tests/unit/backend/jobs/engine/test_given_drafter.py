@@ -164,6 +164,15 @@ def test_where_none_fits_the_engine_chooses_in_every_attempt(database: Database,
         assert session.get_one(Run, claimed.run_id).drafter_id == ""
 
 
+def test_a_run_is_told_for_which_recipe_there_would_be_one(database: Database, settings: Settings, make: Make, submit: Submit) -> None:
+    make(1.0, recipe="eagle3")
+    claimed = submit()
+    assert given(database, settings, claimed) == claimed.config["drafter"]
+    with database.read() as session:
+        said = session.scalars(select(LogLine.message).where(LogLine.run_id == claimed.run_id, LogLine.code == "drafter")).one()
+    assert said.endswith("There is one with drafter.recipe=eagle3, and this run has eagle")
+
+
 def test_a_run_without_steps_goes_on_training_what_it_takes(database: Database, settings: Settings, make: Make, submit: Submit) -> None:
     make(1.0)
     claimed = submit(algorithm={"steps": 0})

@@ -47,5 +47,11 @@ def test_the_drafter_of_the_real_demo_fits_its_run() -> None:
     assert fits({"base_model": drafter.model.path, "recipe": drafter.drafter.recipe}, tlt)
 
 
+def test_a_trained_drafter_fits_a_run_of_its_model_that_says_nothing_of_recipes() -> None:
+    trained = RunConfig.model_validate(preset("drafter").config)
+    run = RunConfig.model_validate({"drafter": {"path": "auto"}})
+    assert fits({"base_model": trained.model.path, "recipe": trained.drafter.recipe}, run)
+
+
 def test_countdown_100_has_100_steps() -> None:
     assert RunConfig.model_validate(preset("countdown-100").config).algorithm.steps == 100
