@@ -19,7 +19,7 @@ MEANINGS: Mapping[str, str] = {
     "forecast_correlation": "Correlation of predicted and true response lengths: 1 is a perfect forecast.",
     "generated_tokens": "Tokens generated in the step's rollout.",
     "gradient_norm": "Norm of the gradient before it is clipped.",
-    "idle_seconds": "Seconds that workers waited in the rollout, all together: those in which they trained the drafter count, inference does not.",
+    "idle_seconds": "Seconds that workers waited in the rollout, all together; with training of the drafter, without inference.",
     "kept_share": "Share of the responses that were learned from. The rest is of groups that teach nothing, where these are left out.",
     "kl": "How far the policy has moved from where it started, in nats a token.",
     "learning_rate": "Learning rate of the policy's update.",

@@ -181,7 +181,9 @@ def _range(figure: Figure, one: Measured) -> str:
     ends = [value for key in (figure.least, figure.most) if key for _, value in at(one.result, key.split("/"))]
     both = ends[0] if ends and isinstance(ends[0], list) else ends
     words = [shown(value, figure.form) for value in both]
-    return " to ".join(words) if len(words) == 2 else "".join(f"at most {word}" for word in words)
+    if len(words) != 2:
+        return "".join(f"at most {word}" for word in words)
+    return "" if both[0] == both[1] else " to ".join(words)
 
 
 def _origin(provenance: Mapping[str, Any], note: str) -> tuple[str, str, str]:
