@@ -53,7 +53,7 @@ def test_curves_are_the_same_until_they_part() -> None:
 
 def test_every_arm_is_a_valid_run() -> None:
     for arm in learning.ARMS:
-        assert parse(learning.configuration("tiny", arm, 1, 100)).speculation.enabled == (arm == "tlt")
+        assert parse(learning.configuration("tiny", arm, 1, 100)).speculation.enabled == (arm != "plain")
     for arm in tail.ARMS:
         parsed = parse(tail.configuration("tiny", arm, 1, 10))
         assert parsed.speculation.enabled == arm.startswith("tlt")
