@@ -75,7 +75,7 @@ def up(
 def demo(
     exit_: Annotated[bool, typer.Option("--exit", help="Stop when both runs are done")] = False,
     seed: Annotated[int | None, typer.Option(min=0, max=2**31 - 1, help="Seed of both runs, in place of the preset's")] = None,
-    real: Annotated[bool, typer.Option("--real", help="With SmolLM2-135M-Instruct, fetched if need be: 20 minutes on two cores")] = False,
+    real: Annotated[bool, typer.Option("--real", help="With SmolLM2-135M-Instruct, fetched if need be: 17 minutes on two cores")] = False,
 ) -> None:
     """Run the plain baseline and TLT, and compare them."""
     from backend.cli import demo as demonstration

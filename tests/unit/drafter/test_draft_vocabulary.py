@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2ForCausalLM
 
 from engine.config import SpotConfig
@@ -79,6 +80,18 @@ def test_training_raises_what_is_accepted_of_the_whole_law(target: Qwen2ForCausa
     assert report.gain > 0.03
     missed = 1 - report.after.top3
     assert missed > 0.02, "the target's best token is now and then one that is never drafted"
+
+
+@pytest.mark.parametrize("name", ["eagle", "eagle3"])
+def test_fewer_tokens_are_less_to_compute(target: Qwen2ForCausalLM, responses: list[PromptAndResponse], name: str) -> None:
+    counted = []
+    for vocabulary in (None, SOME):
+        trainer = make_trainer(target, responses, vocabulary, name)
+        with FlopCounterMode(display=False) as counter:
+            trainer.train(after(1))
+        counted.append(counter.get_total_flops())
+    head = 2 * sum(len(response) for _, response in responses) * target.config.hidden_size * (48 - len(SOME))
+    assert counted[0] - counted[1] > head
 
 
 def test_all_tokens_as_a_vocabulary_train_as_none_do(target: Qwen2ForCausalLM, responses: list[PromptAndResponse]) -> None:
