@@ -146,6 +146,12 @@ def fits(drafter: Mapping[str, str], config: RunConfig) -> bool:
     return kind == RECIPE_KINDS[config.drafter.recipe] and model is not None and _resolved(model) == _resolved(config.model.path)
 
 
+def of_other_kinds(config: RunConfig) -> list[RunConfig]:
+    """The same with each recipe that makes drafters of another kind."""
+    recipes = [recipe for recipe, kind in RECIPE_KINDS.items() if kind != RECIPE_KINDS[config.drafter.recipe]]
+    return [config.model_copy(update={"drafter": config.drafter.model_copy(update={"recipe": recipe})}) for recipe in recipes]
+
+
 def _resolved(model: str) -> str:
     """The same text for two ways of naming one model."""
     return model if model in BUILT_IN else str(locate(model).resolve())

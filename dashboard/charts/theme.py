@@ -13,7 +13,7 @@ from dashboard.text.escaping import visible
 from dashboard.text.formats import short
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION = "#0072B2", "#C87800", "#00875A", "#B0568F", "#009FB5", "#C03018"
-GREY = "#7A7A7A"
+GREY, BROWN = "#7A7A7A", "#A86048"
 YELLOW, WHITE, BLACK = "#F0E442", "#FFFFFF", "#000000"
 PALETTE = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION)
 WORKERS = ("#9018F0", "#D80048", "#2C9C2C", "#1890A8", "#F030D8", "#8A6A00", "#7848D8", "#C03018")
@@ -27,7 +27,7 @@ WORKER_STATE_COLORS: Mapping[str, str] = {
     "BUSY": BLUE,
     "IDLE": GREY,
     "TRAINING": ORANGE,
-    "INFERENCE": SKY,
+    "INFERENCE": BROWN,
     "UPDATE": GREEN,
     "EVALUATION": PURPLE,
 }

@@ -24,10 +24,10 @@ Curve = Sequence[float]
 
 
 def run(quick: bool, model: str, folder: Path) -> dict[str, Any]:
-    """``same_steps``: how many steps of each seed have the same reward with TLT as plainly, from the first on. ``inside_band``: the share of
-    steps at which the mean over the runs with TLT lies between the least and the greatest of the plain ones, all smoothed over ``WINDOW``
-    steps; ``asynchronous_inside_band``: that of the asynchronous runs. ``logprob_gap``: the mean over all steps of mean |rollout - training
-    log-prob|. ``folder`` gets the runs."""
+    """``same_steps``: how many steps of each seed have the same reward with TLT as plainly, from the first on. ``inside_band``: the share
+    of steps at which the mean over the runs with TLT lies between the least and the greatest of the plain ones, all smoothed over
+    ``WINDOW`` steps; ``asynchronous_inside_band``: that of the asynchronous runs. ``logprob_gap``: the mean over all steps of mean
+    |rollout - training log-prob|. ``folder`` gets the runs."""
     seeds, count = ((1,), 4) if quick else ((1, 2, 3), STEPS)
     runs: dict[str, list[list[AnyEvent]]] = {arm: [] for arm in ARMS}
     for seed in seeds:

@@ -26,7 +26,9 @@ class TriggerConfig(Section):
 class SpotConfig(Section):
     """Training of the drafter on workers that wait for the tail."""
 
-    enabled: bool = Field(True, description="Idle workers train the drafter; that takes memory, and slows workers that share a CPU by some per cent")
+    enabled: bool = Field(
+        True, description="Idle workers train the drafter; that takes memory, and slows workers that share a CPU by some per cent"
+    )
     min_idle_workers: int = Field(1, ge=1, description="Idle workers needed before training starts")
     first_set_up: float = Field(
         0.25,

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from backend.models import Artifact, Run
 from backend.models.runs import GENERATED
 from engine.config import RunConfig
-from engine.drafter.kind import RECIPE_KINDS
-from engine.preflight import fits
+from engine.preflight import fits, of_other_kinds
 
 AUTO = "auto"
 UNTRAINED = "0"
@@ -43,9 +42,7 @@ def fitting_drafters(session: Session, project_id: str, config: RunConfig) -> li
 
 def fitting_recipes(session: Session, project_id: str, config: RunConfig) -> list[str]:
     """Recipes of another kind with which the run would find drafters."""
-    others = [recipe for recipe, kind in RECIPE_KINDS.items() if kind != RECIPE_KINDS[config.drafter.recipe]]
-    as_if = {recipe: config.model_copy(update={"drafter": config.drafter.model_copy(update={"recipe": recipe})}) for recipe in others}
-    return [recipe for recipe, changed in as_if.items() if fitting_drafters(session, project_id, changed)]
+    return [changed.drafter.recipe for changed in of_other_kinds(config) if fitting_drafters(session, project_id, changed)]
 
 
 def _trained_at(artifact_id: str, known: Mapping[str, _Saved]) -> float:

@@ -90,8 +90,7 @@ def test_fewer_tokens_are_less_to_compute(target: Qwen2ForCausalLM, responses: l
         with FlopCounterMode(display=False) as counter:
             trainer.train(after(1))
         counted.append(counter.get_total_flops())
-    head = 2 * sum(len(response) for _, response in responses) * target.config.hidden_size * (48 - len(SOME))
-    assert counted[0] - counted[1] > head
+    assert counted[1] < 0.95 * counted[0], counted
 
 
 def test_all_tokens_as_a_vocabulary_train_as_none_do(target: Qwen2ForCausalLM, responses: list[PromptAndResponse]) -> None:
