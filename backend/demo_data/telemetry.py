@@ -149,7 +149,10 @@ class _Step:
         self.end = start + sum(self.phases.values())
         rests = step % RESTS == RESTS - 1
         trains = run.speculation.enabled and run.drafter.spot.enabled and not rests
-        self.trained = [max(0.0, self.rollout - busy - 0.08) if trains else 0.0 for busy in self.busy]
+        self.inferred = [0.3 * (self.rollout - busy) if run.algorithm.kl_in_loss else 0.0 for busy in self.busy]
+        waits = [self.rollout - busy - inferred for busy, inferred in zip(self.busy, self.inferred, strict=True)]
+        self.idle_seconds = sum(waits)
+        self.trained = [max(0.0, wait - 0.08) if trains else 0.0 for wait in waits]
         idle = None if any(self.trained) else "no worker was idle for long enough"
         self.untrained = "acceptance is flat, and so were 8 sessions" if rests else idle
         self.published = max(self.trained) > 0.25 and self.random.random() < 0.8
@@ -173,8 +176,9 @@ class _Step:
 
     def _spans(self) -> Iterator[WorkerSpan]:
         done = self.start + self.rollout
-        for worker, (busy, trained) in enumerate(zip(self.busy, self.trained, strict=True)):
-            states = [("BUSY", self.start, self.start + busy), ("IDLE", self.start + busy, done - trained)]
+        for worker, (busy, inferred, trained) in enumerate(zip(self.busy, self.inferred, self.trained, strict=True)):
+            generated, waits = self.start + busy, self.start + busy + inferred
+            states = [("BUSY", self.start, generated), ("INFERENCE", generated, waits), ("IDLE", waits, done - trained)]
             states += [("TRAINING", done - trained, done), ("UPDATE", done, self.updated), ("EVALUATION", self.updated, self.end)]
             for state, begin, end in states:
                 if end > begin:
@@ -267,7 +271,7 @@ class _Step:
             **self._signal(),
             **{f"worker/{worker}/tokens_per_second": tokens / len(self.busy) / busy for worker, busy in enumerate(self.busy) if busy > 0},
             "accept_length": self.accept_length,
-            "idle_seconds": sum(self.rollout - busy for busy in self.busy),
+            "idle_seconds": self.idle_seconds,
             "trained_seconds": sum(self.trained),
             "loss": self.random.gauss(0, 0.02),
             **({"kl": 0.012 * self.progress} if self.run.algorithm.kl_coefficient else {}),

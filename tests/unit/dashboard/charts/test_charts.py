@@ -130,7 +130,7 @@ def test_distributions_are_shares() -> None:
 def test_timeline_has_a_lane_for_each_worker_and_a_colour_for_each_state(events: list[AnyEvent]) -> None:
     spans = [WorkerSpan.model_validate(event) for event in of_kind(events, "worker_state")]
     figure = worker_timeline.worker_timeline(spans, origin=spans[0].start)
-    assert names(figure) == ["BUSY", "IDLE", "TRAINING", "UPDATE"]
+    assert names(figure) == ["BUSY", "IDLE", "TRAINING", "INFERENCE", "UPDATE"]
     assert {lane for trace in figure.data for lane in trace.y} == {"worker 0", "worker 1"}
     assert sum(len(trace.x) for trace in figure.data) == len(spans)
     assert min(min(trace.base) for trace in figure.data) == 0
