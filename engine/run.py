@@ -16,7 +16,7 @@ from engine.cluster.update_threads import crowded, usable_cores
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import ConfigError, StoppedError
-from engine.events import AnyEvent, EventWriter, Log, RunFinished, RunStopped, StartingUp, last_start
+from engine.events import AnyEvent, EarlierStarts, EventWriter, Log, RunFinished, RunStopped, StartingUp, earlier_starts
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
@@ -68,13 +68,13 @@ def run(
 def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: EventWriter) -> Generator[AnyEvent]:
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
+    before = earlier_starts(out / EVENTS) if resume else EarlierStarts()
     yield StartingUp(phase="starting_workers")
-    before = last_start(out / EVENTS) if resume else None
-    if before and before.device != "cpu":
+    if before.device not in ("", "cpu"):
         config = config.on_gpus_again()
-    has_had_room = before is not None or (resume and has_begun(out))
+    has_had_room = before.begun or (resume and has_begun(out))
     with (
-        worker_group(config, out / FOLDER, has_had_room) as workers,
+        worker_group(config, out / FOLDER, has_had_room, partial(_placed, written)) as workers,
         BackgroundSaver(config.checkpoint, workers, out, fence) as saver,
     ):
         yield StartingUp(phase="measuring_costs")
@@ -92,6 +92,10 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
             workers.on_responses = step_events.first_rollout(config, written.write)
         yield from _train(config, workers, saver, out, first)
         yield from artifacts.export(config, workers, out, fence)
+
+
+def _placed(events: EventWriter, device: str) -> None:
+    events.write(StartingUp(phase="starting_workers", device=device))
 
 
 def has_begun(out: Path) -> bool:

@@ -228,6 +228,7 @@ def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: 
 
     phases: list[tuple[events.AnyEvent, tuple[str, float, int, int]]] = [
         (events.StartingUp(time=5.0, phase="starting_workers"), ("starting_workers", 5.0, 0, 0)),
+        (events.StartingUp(time=5.5, phase="starting_workers", device="cuda"), ("starting_workers", 5.0, 0, 0)),
         (events.StartingUp(time=6.0, phase="measuring_costs"), ("measuring_costs", 6.0, 0, 0)),
         (events.StartingUp(time=7.0, phase="first_rollout", total=32), ("first_rollout", 7.0, 0, 32)),
         (events.StartingUp(time=8.0, phase="first_rollout", done=12, total=32), ("first_rollout", 7.0, 12, 32)),
