@@ -18,7 +18,8 @@ from backend.database import Database
 from backend.migrate import at_head, revision
 from backend.models import Artifact, Run
 from backend.services.artifacts.registry import left_in_run_folder
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, hard_link
+from backend.services.runs.clone_and_retry import hard_link
+from backend.services.runs.resume_points import CHECKPOINTS, PRETRAINING
 from backend.settings import Settings
 from backend.storage.open_store import open_store
 from backend.storage.store import Store

@@ -24,13 +24,13 @@ from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, goes_on_after, named
+from backend.services.runs.resume_points import goes_on_after, named, resume_points
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint.verification import listed
 from engine.errors import CheckpointError, ModelError
 from longtail.schemas.credentials import private_folder
-from longtail.schemas.runs import BEFORE_STEPS, RunState
+from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
 USER_ERROR = 2
@@ -81,11 +81,9 @@ class Supervisor:
     def _demand_checkpoint(self) -> None:
         """CheckpointError if the run has one that is not here: its engine would begin anew, in place of all that it has done."""
         with self._database.read() as session:
-            step = goes_on_after(session.get_one(Run, self._claim.run_id))
-        if step is None or not self._claim.resumes:
-            return
-        saved = [self._folder / name for name in ((CHECKPOINTS,) if step > BEFORE_STEPS else (CHECKPOINTS, PRETRAINING))]
-        if not any(map(listed, saved)):
+            run = session.get_one(Run, self._claim.run_id)
+        step, saved = goes_on_after(run), resume_points(run, self._folder)
+        if step is not None and self._claim.resumes and not any(map(listed, saved)):
             raise CheckpointError(
                 f"the run goes on after {named(step)}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is "
                 "recorded of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back. Once the run has "
