@@ -36,7 +36,8 @@ T = TypeVar("T")
 USER_ERROR = 2
 RESUMABLE = 75
 CLUSTER_GONE = 1
-"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with 70."""
+"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with 70,
+unless they keep an engine from beginning at all."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
 STOP = "stop"
@@ -209,7 +210,8 @@ class Supervisor:
             return Outcome("lost", exit_code, said.message, said.code)
         last = (attempt_log.last_lines(self._log, 1) or ["it printed nothing"])[-1]
         joins = self._claim.config.get("cluster", {}).get("ray_address") is not None
-        state: Literal["lost", "failed"] = "lost" if joins and exit_code == CLUSTER_GONE and not self._ingestor.last_error else "failed"
+        ended_by_ray = joins and exit_code == CLUSTER_GONE and self._ingestor.began and not self._ingestor.last_error
+        state: Literal["lost", "failed"] = "lost" if ended_by_ray else "failed"
         return Outcome(state, exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
 
     def _settle(self, outcome: Outcome) -> RunState | None:

@@ -19,13 +19,15 @@ from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
 from engine.config import merged
 from engine.errors import CheckpointError
-from engine.events import CheckpointSaved
+from engine.events import CheckpointSaved, StartingUp
 
-TELL = (
-    "from pathlib import Path; from engine.events import EventWriter, Log; out = Path(sys.argv[sys.argv.index('--out') + 1]); "
-    "EventWriter(out / 'events.jsonl').write(Log(level='error', message='no data', code='data'))"
+START = (
+    "from pathlib import Path; from engine.events import EventWriter, Log, StartingUp; out = Path(sys.argv[sys.argv.index('--out') + 1]); "
+    "events = EventWriter(out / 'events.jsonl'); events.write(StartingUp(phase='starting_workers'))"
 )
-"""What an engine does that says why it ends."""
+"""What an engine does that comes to start its workers."""
+TELL = f"{START}; events.write(Log(level='error', message='no data', code='data'))"
+"""And then says why it ends."""
 
 
 @pytest.fixture
@@ -117,10 +119,10 @@ def test_an_engine_that_somebody_told_to_end_is_resumed(
 @pytest.mark.parametrize(
     ("address", "end", "state"),
     [
-        ("head:6379", "os._exit(1)", "queued"),
-        ("head:6379", "os._exit(3)", "failed"),
+        ("head:6379", f"{START}; os._exit(1)", "queued"),
+        ("head:6379", f"{START}; os._exit(3)", "failed"),
         ("head:6379", f"{TELL}; os._exit(1)", "failed"),
-        (None, "os._exit(1)", "failed"),
+        (None, f"{START}; os._exit(1)", "failed"),
     ],
 )
 def test_an_engine_that_ray_ends_as_the_head_of_its_cluster_is_gone_is_resumed(
@@ -136,6 +138,22 @@ def test_an_engine_that_ray_ends_as_the_head_of_its_cluster_is_gone_is_resumed(
     with database.read() as session:
         said = session.scalars(select(LogLine).where(LogLine.code == "crash")).one()
     assert said.message == "GCS may have been killed"
+
+
+@pytest.mark.parametrize("command", [(sys.executable, "-m", "no_engine"), ("no_python",)])
+def test_an_engine_that_cannot_begin_is_not_taken_for_one_that_ray_has_ended(
+    database: Database, settings: Settings, run_id: str, command: tuple[str, ...]
+) -> None:
+    """It ends with the same exit code, and would do so again. What attempts before it said does not count."""
+    settings = settings.model_copy(update={"engine_command": command})
+    with database.write() as session:
+        run = session.get_one(Run, run_id)
+        run.config = merged(run.config, {"cluster": {"ray_address": "head:6379"}})
+    settings.run_folder(run_id).mkdir(parents=True)
+    write(settings.run_folder(run_id) / "events.jsonl", StartingUp(phase="starting_workers"), started())
+    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    assert of(database, run_id).error_code == "crash"
+    assert command[-1] in (of(database, run_id).error or "")
 
 
 def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
