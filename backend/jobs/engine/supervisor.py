@@ -69,8 +69,8 @@ class Supervisor:
             with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)
-            self._patiently(lambda: self._ingestor.drain(self._keep_lease))
-            outcome = self._outcome(interruption, engine.returncode)
+            has_read_all = self._patiently(lambda: self._read_the_rest(interruption))
+            outcome = self._outcome(interruption if has_read_all else "handed_over", engine.returncode)
             return self._patiently(lambda: self._settle(outcome))
         except ModelError as error:  # the drafter that it was given is gone
             outcome = Outcome("failed", error=str(error), error_code=error.code)
@@ -158,6 +158,11 @@ class Supervisor:
             run = select(Run.cancel_requested, Run.pause_requested).where(Run.id == self._claim.run_id)
             cancel, pause = session.execute(run).one()
         return "cancel" if cancel else "pause" if pause else None
+
+    def _read_the_rest(self, interruption: Literal["cancelled", "handed_over"] | None) -> bool:
+        """Whether all events are read that the engine has left. Who shuts down does not wait for that: the next attempt reads on."""
+        hurries = self._stopping.is_set() and interruption != "cancelled"
+        return self._ingestor.drain(self._keep_lease, self._settings.poll_seconds if hurries else inf)
 
     def _hold(self, engine: subprocess.Popen[bytes]) -> None:
         """Keeps the lease, of which ``kill_on_worker_loss`` hears."""

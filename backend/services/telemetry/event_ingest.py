@@ -99,14 +99,16 @@ class EventIngestor:
                 affected(session, update(Run).where(Run.id == self._run_id).values(events_seq=seq))
             self._offset, self._seq = end, seq
 
-    def drain(self, keep_lease: Callable[[], object] = lambda: None, seconds: float = inf) -> None:
-        """Ingests the complete lines that are there by now, every one unless that takes longer than ``seconds``; LeaseLostError if the
-        attempt was fenced off. ``keep_lease`` is called in between: a retry of a long run begins with all that was told before."""
+    def drain(self, keep_lease: Callable[[], object] = lambda: None, seconds: float = inf) -> bool:
+        """Ingests the complete lines that are there by now, every one unless that takes longer than ``seconds``: then it returns False.
+        LeaseLostError if the attempt was fenced off. ``keep_lease`` is called in between: a retry of a long run begins with all that was
+        told before."""
         end = time.monotonic() + seconds
         while self._pull():
             keep_lease()
             if time.monotonic() > end:
-                break
+                return False
+        return True
 
     def _pull(self) -> bool:
         self._be_sure()

@@ -200,13 +200,46 @@ def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
     read: list[int] = []
     drain = attempt._ingestor.drain
 
-    def drain_and_tell(*arguments: Any) -> None:
-        drain(*arguments)
+    def drain_and_tell(*arguments: Any) -> bool:
+        has_read_all = drain(*arguments)
         read.append(attempt._ingestor._seq)
+        return has_read_all
 
     monkeypatch.setattr(attempt._ingestor, "drain", drain_and_tell)
     assert attempt.run() == "cancelled"
     assert read == [0, len(events.read_bytes().splitlines()) - 1]
+
+
+@pytest.mark.parametrize(
+    ("stopping", "interruption", "state", "read"),
+    [
+        (True, "handed_over", "queued", 1),
+        (True, None, "queued", 1),  # it has stopped by itself, as it was asked to
+        (True, "cancelled", "cancelled", None),
+        (False, None, "queued", None),
+    ],
+)
+def test_a_worker_that_shuts_down_leaves_a_long_file_of_events_to_the_next_attempt(
+    database: Database,
+    settings: Settings,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    stopping: bool,
+    interruption: str | None,
+    state: str,
+    read: int | None,
+) -> None:
+    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0), *step(1))
+    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
+    attempt = supervisor(database, settings, take(database, run_id))
+    monkeypatch.setattr(attempt, "_watch", lambda _: interruption)
+    if stopping:
+        attempt._stopping.set()
+    assert attempt.run() == state
+    assert of(database, run_id).events_seq + 1 == (read or len(events.read_bytes().splitlines()))
 
 
 def test_a_lease_that_is_kept_just_as_the_engine_ends_costs_nothing(database: Database, settings: Settings, run_id: str) -> None:
