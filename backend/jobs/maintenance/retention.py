@@ -12,10 +12,11 @@ from sqlalchemy import delete, or_, select, update
 from backend.database import Database, affected
 from backend.jobs.engine.given_drafter import GIVEN
 from backend.models import Run
-from backend.services.runs.resume_points import CHECKPOINTS, DAY_SECONDS, PRETRAINING, is_kept, kept_since
+from backend.services.runs.resume_points import CHECKPOINTS, PRETRAINING, is_kept, kept_since
 from backend.settings import Settings
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.runs import TERMINAL_STATES
 
 BATCH = 20

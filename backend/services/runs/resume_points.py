@@ -5,9 +5,9 @@ from pathlib import Path
 
 from backend.models import Run
 from backend.settings import Settings
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.runs import BEFORE_STEPS
 
-DAY_SECONDS = 24 * 3600.0
 CHECKPOINTS = "checkpoints"
 PRETRAINING = "pretraining"
 
