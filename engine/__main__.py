@@ -13,11 +13,10 @@ from types import FrameType
 
 from engine.cluster.late_actor import uncollected
 from engine.config import load
-from engine.errors import LongtailError, StoppedError
+from engine.errors import FAULT, LongtailError, StoppedError
 from engine.events import EventWriter
 from engine.telemetry.chrome_trace import write_trace
 
-FAULT = 70  # EX_SOFTWARE of sysexits.h
 TOLD = (signal.SIGTERM, signal.SIGINT)
 
 

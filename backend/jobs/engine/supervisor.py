@@ -28,15 +28,13 @@ from backend.services.runs.resume_points import goes_on_after, named, resume_poi
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint.verification import listed
-from engine.errors import CheckpointError, ModelError
+from engine.errors import RESUMABLE, USER_ERROR, CheckpointError, ModelError
 from longtail.schemas.credentials import private_folder
 from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
-USER_ERROR = 2
-RESUMABLE = 75
 CLUSTER_GONE = 1
-"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with 70,
+"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with FAULT,
 unless they keep an engine from beginning at all."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
