@@ -27,6 +27,7 @@ from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_l
 from backend.services.runs.resume_points import goes_on_after, named, resume_points
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
+from engine.checkpoint.run_folder import EVENTS, STOP
 from engine.checkpoint.verification import listed
 from engine.errors import RESUMABLE, USER_ERROR, CheckpointError, ModelError
 from longtail.schemas.credentials import private_folder
@@ -38,7 +39,6 @@ CLUSTER_GONE = 1
 unless they keep an engine from beginning at all."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
-STOP = "stop"
 LOG_TAIL_LINES = 40
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Supervisor:
         self._database, self._settings, self._claim, self._stopping = database, settings, claim, stopping
         self._folder = settings.run_folder(claim.run_id)
         self._log = self._folder / f"attempt_{claim.attempt}.log"
-        self._ingestor = EventIngestor(database, claim.run_id, claim.attempt, self._folder / "events.jsonl")
+        self._ingestor = EventIngestor(database, claim.run_id, claim.attempt, self._folder / EVENTS)
         self._stop_file = self._folder / STOP
         self._asked = False
         self._lease_end = claimed_at + settings.lease_seconds

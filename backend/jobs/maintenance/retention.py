@@ -12,16 +12,15 @@ from sqlalchemy import delete, or_, select, update
 from backend.database import Database, affected
 from backend.jobs.engine.given_drafter import GIVEN
 from backend.models import Run
-from backend.services.runs.resume_points import CHECKPOINTS, PRETRAINING, is_kept, kept_since
+from backend.services.runs.resume_points import is_kept, kept_since
 from backend.settings import Settings
+from engine.checkpoint.run_folder import CHECKPOINTS, PRETRAINING, UNFINISHED_ARTIFACTS
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
 from longtail.durations import DAY_SECONDS
 from longtail.schemas.runs import TERMINAL_STATES
 
 BATCH = 20
-UNFINISHED = ".artifacts.*"
-"""What an engine that was killed while it exported has left in its run's folder: perhaps the whole policy."""
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ def apply_retention(database: Database, settings: Settings) -> None:
         retriable = state != "succeeded" and is_kept(finished_at, since)
         for saved in (CHECKPOINTS, PRETRAINING):
             shrink(settings.run_folder(run_id) / saved, keep_last=retriable)
-        for left in settings.run_folder(run_id).glob(UNFINISHED):
+        for left in settings.run_folder(run_id).glob(f"{UNFINISHED_ARTIFACTS}*"):
             shutil.rmtree(left, ignore_errors=True)
         if not retriable:
             shutil.rmtree(settings.run_folder(run_id) / GIVEN, ignore_errors=True)

@@ -20,10 +20,11 @@ from backend.services.identity.tokens import Identity
 from backend.services.runs.attempts import add_log_line
 from backend.services.runs.control import demand
 from backend.services.runs.lookup import find
-from backend.services.runs.resume_points import CHECKPOINTS, PRETRAINING, goes_on_after, is_kept, kept_since, named, resume_points
+from backend.services.runs.resume_points import goes_on_after, is_kept, kept_since, named, resume_points
 from backend.services.runs.submission import SubmissionKey, SubmissionOptions, accept, digest_of, earlier_submission, new_run
 from backend.services.runs.validation import check_limits, known_config, validated_config
 from backend.settings import Settings
+from engine.checkpoint.run_folder import CHECKPOINTS, EVENTS, PRETRAINING
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
 from engine.config import merged
 from engine.errors import CheckpointError
@@ -32,8 +33,6 @@ from longtail.file_chunks import chunks
 from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
-
-EVENTS = "events.jsonl"
 
 
 def clone(

@@ -5,11 +5,9 @@ from pathlib import Path
 
 from backend.models import Run
 from backend.settings import Settings
+from engine.checkpoint.run_folder import CHECKPOINTS, PRETRAINING
 from longtail.durations import DAY_SECONDS
 from longtail.schemas.runs import BEFORE_STEPS
-
-CHECKPOINTS = "checkpoints"
-PRETRAINING = "pretraining"
 
 
 def goes_on_after(run: Run) -> int | None:
