@@ -11,8 +11,8 @@ from pydantic_settings import SettingsError
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from backend.settings import Settings
+from engine.errors import USER_ERROR
 
-USER_ERROR = 2
 DATABASE = "see LONGTAIL_DATABASE_URL"
 OTHER_TABLES = re.compile(r"no such (table|column)|(relation|column) .* does not exist")
 

@@ -11,13 +11,13 @@ import traceback
 from pathlib import Path
 from types import FrameType
 
+from engine.checkpoint.run_folder import EVENTS
 from engine.cluster.late_actor import uncollected
 from engine.config import load
-from engine.errors import LongtailError, StoppedError
+from engine.errors import FAULT, LongtailError, StoppedError
 from engine.events import EventWriter
 from engine.telemetry.chrome_trace import write_trace
 
-FAULT = 70  # EX_SOFTWARE of sysexits.h
 TOLD = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> None:
     try:
         config = load(options.config)
     except LongtailError:
-        with EventWriter(options.out / "events.jsonl", take_over=options.take_over):
+        with EventWriter(options.out / EVENTS, take_over=options.take_over):
             raise
     with uncollected():
         from engine.run import run  # here, so that a wrong config is told before torch is loaded

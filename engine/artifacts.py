@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
+from engine.checkpoint.run_folder import EVENTS, UNFINISHED_ARTIFACTS
 from engine.checkpoint.storage import Fence, unfenced, writing
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
@@ -44,9 +45,9 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
 @contextmanager
 def _aside(out: Path) -> Iterator[Path]:
     """A place that is gone at the end, whatever happens: on a full disk it may take what is left. So are those of killed exports."""
-    for left in out.glob(".artifacts.*"):
+    for left in out.glob(f"{UNFINISHED_ARTIFACTS}*"):
         shutil.rmtree(left)
-    aside = out / f".artifacts.{secrets.token_hex(4)}"
+    aside = out / f"{UNFINISHED_ARTIFACTS}{secrets.token_hex(4)}"
     try:
         yield aside
     finally:
@@ -64,7 +65,7 @@ def _card(config: RunConfig, out: Path) -> DrafterCard:
     """The drafter's card: its acceptance in the last steps, and how each version came about."""
     told: list[StepFinished | Speculation | DrafterTrained] = []
     pretrained: DrafterPretrained | None = None
-    for event in read(out / "events.jsonl"):
+    for event in read(out / EVENTS):
         if isinstance(event, RunStarted):  # what came after its checkpoint is done again
             told = [before for before in told if before.step < event.first_step]
         elif isinstance(event, DrafterPretrained):
@@ -107,7 +108,7 @@ def _pretrained(event: DrafterPretrained, config: RunConfig) -> str:
 
 def _describe_policy(folder: Path, config: RunConfig, out: Path) -> None:
     """Writes the policy's model card."""
-    steps = {event.step: event.metrics for event in read(out / "events.jsonl") if event.kind == "step"}
+    steps = {event.step: event.metrics for event in read(out / EVENTS) if event.kind == "step"}
     rewards = [steps[step]["reward_mean"] for step in sorted(steps)]
     evaluations = [metrics for _, metrics in sorted(steps.items()) if SHOWN[0] in metrics]
     card = PolicyCard(

@@ -1,11 +1,14 @@
 """Errors that reach the user without a traceback: their message says what is wrong and what to do."""
 
+USER_ERROR, RESUMABLE, FAULT = 2, 75, 70
+"""Exit codes: a mistake that the user can mend; start again with --resume (EX_TEMPFAIL of sysexits.h); a fault of ours (EX_SOFTWARE)."""
+
 
 class LongtailError(Exception):
     """Base of every error that is the user's to mend."""
 
     code = "error"
-    exit_code = 2
+    exit_code = USER_ERROR
 
 
 class ConfigError(LongtailError):
@@ -36,7 +39,7 @@ class AttemptError(LongtailError):
     """This attempt cannot go on, through no fault of the run: another one that resumes from the last checkpoint can."""
 
     code = "lost"
-    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+    exit_code = RESUMABLE
 
 
 class WorkerLostError(AttemptError):

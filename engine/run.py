@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import artifacts
-from engine.checkpoint.background_saver import FOLDER, WORKERS, BackgroundSaver
+from engine.checkpoint.background_saver import WORKERS, BackgroundSaver
+from engine.checkpoint.run_folder import CHECKPOINTS, EVENTS, PRETRAINING, STOP
 from engine.checkpoint.storage import Fence
 from engine.checkpoint.verification import listed, newest
 from engine.cluster.update_threads import crowded, usable_cores
 from engine.cluster.worker_group import WorkerGroup, worker_group
 from engine.config import RunConfig
 from engine.errors import ConfigError, StoppedError
-from engine.events import AnyEvent, EventWriter, Log, RunFinished, RunStopped, StartingUp, last_start
+from engine.events import AnyEvent, EarlierStarts, EventWriter, Log, RunFinished, RunStopped, StartingUp, earlier_starts
 from engine.experience.asynchronous import gather_ahead
 from engine.experience.collection import Experience, gather, text_of
 from engine.experience.evaluation import evaluate
@@ -25,7 +26,6 @@ from engine.models.load import load_tokenizer, resolve
 from engine.policy.algorithms.credit_assignment import advantages, training_rows
 from engine.policy.training.training_row import Inferred, TrainingRow
 from engine.preflight import check
-from engine.pretraining.rounds import FOLDER as PRETRAINING
 from engine.pretraining.rounds import Pretraining, pretrains
 from engine.rollout.engine_choice import choose_engine
 from engine.tasks.given_responses import GivenResponses
@@ -35,9 +35,6 @@ from engine.telemetry import step_events
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-EVENTS = "events.jsonl"
-STOP = "stop"
 
 
 def run(
@@ -54,7 +51,7 @@ def run(
     A file ``out``/stop makes it stop at the next step boundary: it saves a checkpoint, takes the file away and raises StoppedError.
     """
     out = out.absolute()
-    if not resume and listed(out / FOLDER):
+    if not resume and listed(out / CHECKPOINTS):
         raise ConfigError(f"--out: {out} has checkpoints of a run; add --resume to go on with that, or choose another folder")
     with EventWriter(out / EVENTS, on_event, take_over) as events:
         chosen, reason = choose_engine(config)
@@ -68,18 +65,18 @@ def run(
 def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: EventWriter) -> Generator[AnyEvent]:
     """``written``: where they go, which within a step hears of its progress at once."""
     fence = written.fence
+    before = earlier_starts(out / EVENTS) if resume else EarlierStarts()
     yield StartingUp(phase="starting_workers")
-    before = last_start(out / EVENTS) if resume else None
-    if before and before.device != "cpu":
+    if before.device not in ("", "cpu"):
         config = config.on_gpus_again()
-    has_had_room = before is not None or (resume and has_begun(out))
+    has_had_room = before.begun or (resume and has_begun(out))
     with (
-        worker_group(config, out / FOLDER, has_had_room) as workers,
+        worker_group(config, out / CHECKPOINTS, has_had_room, partial(_placed, written)) as workers,
         BackgroundSaver(config.checkpoint, workers, out, fence) as saver,
     ):
         yield StartingUp(phase="measuring_costs")
         workers.measure_costs()
-        found = newest(out / FOLDER) if resume else None
+        found = newest(out / CHECKPOINTS) if resume else None
         if found:
             workers.load(found.path / WORKERS)
         first = found.step + 1 if found else 0
@@ -94,9 +91,13 @@ def _events(config: RunConfig, reason: str, out: Path, resume: bool, written: Ev
         yield from artifacts.export(config, workers, out, fence)
 
 
+def _placed(events: EventWriter, device: str) -> None:
+    events.write(StartingUp(phase="starting_workers", device=device))
+
+
 def has_begun(out: Path) -> bool:
     """Whether there is anything to go on from, be it rounds of pretraining."""
-    return any(map(listed, (out / FOLDER, out / PRETRAINING)))
+    return any(map(listed, (out / CHECKPOINTS, out / PRETRAINING)))
 
 
 def _pretrain(config: RunConfig, workers: WorkerGroup, out: Path, resume: bool, fence: Fence) -> Iterator[AnyEvent]:

@@ -13,12 +13,11 @@ from pathlib import Path
 import yaml
 
 from backend.demo_data import telemetry
+from engine.errors import RESUMABLE, USER_ERROR
 from engine.events import AnyEvent, EventWriter, Log, RunStopped, Sample
 
 PACE_SECONDS = 0.5
 SCENE_STEPS = 6
-USER_ERROR = 2
-RESUMABLE = 75
 LINES = 450
 HOSTILE = "<img src=x onerror=alert(1)> </pre></span> **bold** \x1b[31mred\x1b[0m \x1b[2J \u0627\u0628 :smile: $x^2$"
 

@@ -18,10 +18,11 @@ from backend.database import Database
 from backend.migrate import at_head, revision
 from backend.models import Artifact, Run
 from backend.services.artifacts.registry import left_in_run_folder
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, hard_link
+from backend.services.runs.clone_and_retry import hard_link
 from backend.settings import Settings
 from backend.storage.open_store import open_store
 from backend.storage.store import Store
+from engine.checkpoint.run_folder import CHECKPOINTS, PRETRAINING, STOP
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
 
@@ -89,7 +90,7 @@ def _add_run(archive: Writer, settings: Settings, run_id: str, goes_on: bool) ->
                 if file.is_file():
                     archive.add_file(f"runs/{run_id}/{saved}/{file.relative_to(aside)}", file)
     for file in sorted(folder.glob("[!.]*")):
-        if file.is_file() and not file.is_symlink() and file.name != "stop":
+        if file.is_file() and not file.is_symlink() and file.name != STOP:
             archive.add_file(f"runs/{run_id}/{file.name}", file)
 
 

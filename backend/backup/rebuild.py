@@ -5,9 +5,9 @@ from contextlib import closing
 from backend.backup.archive import BackupError
 from backend.database import Database
 from backend.models import Run
-from backend.services.runs.clone_and_retry import EVENTS
 from backend.services.telemetry.event_ingest import rebuild
 from backend.settings import Settings
+from engine.checkpoint.run_folder import EVENTS
 from longtail.schemas.runs import TERMINAL_STATES
 
 

@@ -12,10 +12,10 @@ from backend.database import Database
 from backend.migrate import at_head
 from backend.models import Artifact, Run
 from backend.services.artifacts.garbage_collection import collect_garbage, find_garbage
-from backend.services.runs.clone_and_retry import CHECKPOINTS, EVENTS, PRETRAINING
 from backend.settings import Settings
 from backend.storage.open_store import open_store
 from backend.storage.store import Store
+from engine.checkpoint.run_folder import CHECKPOINTS, EVENTS, PRETRAINING
 from engine.checkpoint.verification import newest
 from engine.errors import CheckpointError
 from longtail.schemas.runs import TERMINAL_STATES

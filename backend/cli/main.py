@@ -21,7 +21,7 @@ from backend.cli.runs import RunId, find
 from backend.cli.written_files import written
 from backend.services.runs.git_state import git_state
 from engine.config import load
-from engine.errors import LongtailError
+from engine.errors import USER_ERROR, LongtailError
 from engine.interruption import INTERRUPTED, interruptible, run_child
 from engine.models.library import kept
 from longtail import ApiError, Longtail
@@ -29,7 +29,6 @@ from longtail.schemas.artifacts import ArtifactType
 from longtail.schemas.runs import BEFORE_STEPS, Run
 from longtail.schemas.telemetry import Level, LogLine
 
-USER_ERROR = 2
 PASS_ON: Mapping[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 PATHS = (("model", "path"), ("drafter", "path"), ("drafter", "pretrain_responses"), ("task", "path"))
 BUILT_IN = ("tiny", "small", "builtin", "auto")

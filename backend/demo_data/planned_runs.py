@@ -8,6 +8,7 @@ from backend.demo_data import texts
 from backend.demo_data.experiments import ExperimentRun, experiment
 from backend.models.runs import GENERATED
 from engine.config import RunConfig, merged
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.projects import DEFAULT_PROJECT
 from longtail.schemas.runs import TERMINAL_STATES, RunState
 
@@ -68,7 +69,7 @@ def long_run(points: int, seed: int, now: float, number: int = 0) -> PlannedRun:
     data["speculation"] = {"enabled": number % 2 == 0}
     config = RunConfig.model_validate(data)
     return PlannedRun(
-        identity(-1 - number, seed), config, "succeeded", steps, now - 30 * 24 * 3600, notes="To see how pages bear a long run."
+        identity(-1 - number, seed), config, "succeeded", steps, now - 30 * DAY_SECONDS, notes="To see how pages bear a long run."
     )
 
 

@@ -33,8 +33,9 @@ from backend.settings import Settings
 from backend.start_faults import end, told
 from backend.storage.private_home import tighten_home
 from engine.errors import CheckpointError
+from longtail.durations import DAY_SECONDS
 
-FORGET_SECONDS = 24 * 3600
+FORGET_SECONDS = DAY_SECONDS
 CELERYS_OWN = {"pool_cls": "solo", "quiet": True, "without_gossip": True, "without_mingle": True, "without_heartbeat": True}
 
 logger = logging.getLogger(__name__)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Self
 
 from engine.checkpoint import storage
+from engine.checkpoint.run_folder import CHECKPOINTS
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import CheckpointConfig
 from engine.events import CheckpointSaved
 
-FOLDER, WORKERS = "checkpoints", "workers"
+WORKERS = "workers"
 
 
 class BackgroundSaver:
@@ -53,6 +54,6 @@ class BackgroundSaver:
             yield writing.result()
 
     def _write(self, step: int, began: float) -> CheckpointSaved:
-        saved = storage.save(self._out / FOLDER, step, {WORKERS: self._workers.write}, self._fence)
-        storage.prune(self._out / FOLDER, self._keep, step)
+        saved = storage.save(self._out / CHECKPOINTS, step, {WORKERS: self._workers.write}, self._fence)
+        storage.prune(self._out / CHECKPOINTS, self._keep, step)
         return CheckpointSaved(step=step, path=str(saved.path.relative_to(self._out)), seconds=time.time() - began)

@@ -57,26 +57,33 @@ class Learning:
 
 
 @contextmanager
-def worker_group(config: RunConfig, checkpoints: Path, resumes: bool) -> Iterator["WorkerGroup"]:
+def worker_group(
+    config: RunConfig, checkpoints: Path, resumes: bool, on_device: Callable[[str], None] = lambda _: None
+) -> Iterator["WorkerGroup"]:
     """Starts Ray and the workers; both are gone after the block. ``checkpoints``: see ``Worker``. A cluster that is not there, or has no
-    room, is a ConfigError; a run that ``resumes`` has had room in it and only has to wait until it is back."""
+    room, is a ConfigError; a run that ``resumes`` has begun in it and only has to wait until it is back. ``on_device``: see WorkerGroup."""
     unfit = AttemptError if config.cluster.ray_address and resumes else ConfigError
     with ray_session(config.cluster, config.rollout.gpus, unfit), tempfile.TemporaryDirectory(prefix="longtail-") as folder:
-        yield WorkerGroup(config, Path(folder), checkpoints.absolute(), unfit)
+        yield WorkerGroup(config, Path(folder), checkpoints.absolute(), unfit, on_device)
 
 
 class WorkerGroup:
     """A call returns when every worker has done its part, and where the policy is concerned every rank of the learner. ``schedule`` is
     what one step hands on to the next. While ``on_responses`` is set, it hears now and then how many responses of a rollout are there."""
 
-    def __init__(self, config: RunConfig, folder: Path, checkpoints: Path, unfit: type[LongtailError] = ConfigError) -> None:
-        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``; ``unfit``: see ``places``."""
+    def __init__(
+        self, config: RunConfig, folder: Path, checkpoints: Path, unfit: type[LongtailError], on_device: Callable[[str], None]
+    ) -> None:
+        """``folder`` is a temporary one of this machine; ``checkpoints``: see ``Worker``; ``unfit``: see ``places``. ``on_device`` hears
+        what the workers will be on, cuda or cpu, once a cluster that is there already has room for them: they may take minutes."""
         import ray as untyped_ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         ray: Any = untyped_ray
-        options = places(config, ray, unfit)
+        options, joins = places(config, ray, unfit), config.cluster.ray_address is not None
+        if joins:
+            on_device("cuda" if options[0]["num_gpus"] else "cpu")
         config = self._config = config.with_workers(len(options))
-        rendezvous = meeting_point(ray, options[0], config.cluster.ray_address is not None, folder)
+        rendezvous = meeting_point(ray, options[0], joins, folder)
         self._ray = ray
         self._family = read_facts(locate(config.model.path)).family
         self._spot = config.drafter.spot

@@ -25,7 +25,7 @@ from engine.events.kinds import (
     StepFinished,
     WorkerSpan,
 )
-from engine.events.reader import last_start, parse_line, read
+from engine.events.reader import EarlierStarts, earlier_starts, parse_line, read
 from engine.events.writer import EventWriter
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "Decoding",
     "DrafterPretrained",
     "DrafterTrained",
+    "EarlierStarts",
     "Event",
     "EventWriter",
     "Handling",
@@ -53,7 +54,7 @@ __all__ = [
     "StartingUp",
     "StepFinished",
     "WorkerSpan",
-    "last_start",
+    "earlier_starts",
     "parse_line",
     "read",
 ]

@@ -25,12 +25,19 @@ class StartingUp(Event):
     """What an attempt is at before it has done a step, told as it begins and in between. ``first_rollout``: ``done`` of ``total`` responses
     are there; of the other phases both are 0. Those that come before ``run_started`` are the first lines of an attempt.
     ``first_responses`` are those to pretrain the drafter on, and ``first_round`` is the attempt's first of that; it ends with the
-    ``pretraining`` event of the round. Events of earlier versions tell of neither."""
+    ``pretraining`` event of the round. Events of earlier versions tell of neither. ``device``: what the workers will be on, cuda or
+    cpu, which is told once a cluster that the run joins has room for them."""
 
     kind: Literal["starting_up"] = "starting_up"
     phase: Literal["starting_workers", "measuring_costs", "first_responses", "first_round", "first_rollout"]
     done: int = 0
     total: int = 0
+    device: str = ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the phase was told of before."""
+        return self.done > 0 or self.device != ""
 
 
 class RunStarted(Event):

@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     except ValidationError as error:
         print("\n".join(f"config error: {describe(fault)}" for fault in error.errors()), file=sys.stderr)
-        return 2
+        return LongtailError.exit_code
     _print(options, found)
     return 0 if found.fits else 1
 

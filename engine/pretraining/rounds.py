@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from engine.checkpoint import storage
+from engine.checkpoint.run_folder import PRETRAINING
 from engine.checkpoint.verification import newest
 from engine.cluster.worker_group import WorkerGroup
 from engine.config import RunConfig
@@ -27,7 +28,7 @@ from engine.tasks.given_responses import RAISED_BY, GivenResponses
 if TYPE_CHECKING:
     from engine.tasks.task import Task
 
-FOLDER, STATE, WORKERS = "pretraining", "state.json", "workers"
+STATE, WORKERS = "state.json", "workers"
 FIRST_ROUND = 10**6
 """Behind the steps of a run: its own prompts are others, and so is their noise."""
 RESPONSES, SIBLINGS, LEAST_PROMPTS = 64, 2, 8
@@ -78,7 +79,7 @@ class Pretraining:
     ) -> None:
         """``source``: prompts for the target to respond to, or prompts with responses."""
         self._config, self._workers, self._source = config, workers, source
-        self._folder, self._fence = out / FOLDER, fence
+        self._folder, self._fence = out / PRETRAINING, fence
         self._state = PretrainingState(PretrainingSchedule(self._limit(0.0)))
 
     def run(self, stop: Path, resume: bool) -> Iterator[AnyEvent]:

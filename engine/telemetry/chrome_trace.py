@@ -9,6 +9,7 @@ from functools import singledispatch
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint.run_folder import EVENTS
 from engine.errors import DataError
 from engine.events import Alarm, AnyEvent, CheckpointSaved, Decoding, DrafterTrained, Event, RunStarted, StepFinished, WorkerSpan, read
 
@@ -19,7 +20,7 @@ LOOP = 0
 
 def write_trace(run: Path, out: Path) -> int:
     """Writes the trace of run folder ``run``; returns the number of its entries. DataError if there are no events in it."""
-    source = run / "events.jsonl"
+    source = run / EVENTS
     if not source.is_file():
         raise DataError(f"{run}: no events.jsonl in it; give the folder of a run")
     entries = chrome_trace(read(source))

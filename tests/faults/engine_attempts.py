@@ -16,7 +16,6 @@ from models_for_tests import make_random_model
 from backend.jobs.engine.processes import attempt_variables, kill_all, processes_of_attempt
 from engine.events import AnyEvent, RolloutFinished, RunStarted, StepFinished, read
 
-RESUMABLE = 75
 SECONDS = 600.0
 TESTS = Path(__file__).parents[1]
 

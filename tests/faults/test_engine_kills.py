@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from engine_attempts import RESUMABLE, Attempts, check, configuration
+from engine_attempts import Attempts, check, configuration
 from safetensors.torch import load_file
 from sizes import only_with_all
 from torch import Tensor
+
+from engine.errors import RESUMABLE
 
 KILLS = 10
 SEED = int(os.environ.get("LONGTAIL_FAULT_SEED", "0"))

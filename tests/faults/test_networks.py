@@ -10,11 +10,12 @@ from tempfile import TemporaryDirectory
 
 import networks
 import pytest
-from engine_attempts import RESUMABLE, Attempts, check, configuration
+from engine_attempts import Attempts, check, configuration
 from networks import Hosts
 from sizes import ALL
 
 from backend.jobs.engine.processes import attempt_variables, kill_all
+from engine.errors import RESUMABLE
 
 pytestmark = [
     pytest.mark.skipif(not ALL, reason="takes a minute: make test-all"),

@@ -20,6 +20,7 @@ FOLDERS = {"engine", "backend", "dashboard", "migrations", "tests", "infra", ".c
 OURS = {"engine", "backend", "dashboard", "migrations"}
 ENGINE_FOR_BACKEND = {
     "engine.bench.provenance",
+    "engine.checkpoint.run_folder",
     "engine.checkpoint.verification",
     "engine.config",
     "engine.errors",

@@ -9,7 +9,8 @@ import pytest
 
 from engine import run
 from engine.checkpoint import storage
-from engine.checkpoint.background_saver import FOLDER, WORKERS
+from engine.checkpoint.background_saver import WORKERS
+from engine.checkpoint.run_folder import CHECKPOINTS, STOP
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError
 from engine.events import EventWriter, Log, RunStarted
@@ -38,11 +39,11 @@ def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(run, "worker_group", group)
     for step in (4, 9):
-        storage.save(tmp_path / FOLDER, step, {WORKERS: lambda path: path.mkdir(), "x.json": step})
-    (tmp_path / FOLDER / "step_000009" / "x.json").write_text("{")
+        storage.save(tmp_path / CHECKPOINTS, step, {WORKERS: lambda path: path.mkdir(), "x.json": step})
+    (tmp_path / CHECKPOINTS / "step_000009" / "x.json").write_text("{")
     with EventWriter(tmp_path / "events.jsonl") as events, closing(run._events(RunConfig(), "", tmp_path, True, events)) as told:
         seen = [next(told) for _ in range(4)]
-    assert workers.loaded == [tmp_path / FOLDER / "step_000004" / WORKERS]
+    assert workers.loaded == [tmp_path / CHECKPOINTS / "step_000004" / WORKERS]
     assert [event.first_step for event in seen if isinstance(event, RunStarted)] == [5]
     (warning,) = [event for event in seen if isinstance(event, Log)]
     assert warning.level == "warning"
@@ -52,7 +53,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_told_of(tmp_path: Path, monkeyp
 
 
 def test_a_folder_with_checkpoints_is_for_a_run_that_resumes(tmp_path: Path) -> None:
-    storage.save(tmp_path / FOLDER, 4, {"x.json": 4})
+    storage.save(tmp_path / CHECKPOINTS, 4, {"x.json": 4})
     with pytest.raises(ConfigError, match=r"has checkpoints of a run; add --resume to go on with that, or choose another folder$"):
         run.run(RunConfig(), tmp_path)
     assert not (tmp_path / "events.jsonl").exists(), "the other run's events are left alone"
@@ -78,10 +79,10 @@ def test_a_wish_to_stop_that_comes_in_the_last_step_does_not_stop_the_next_attem
 
     def step(*given: Any) -> Iterator[Any]:
         done.append(given[-1])
-        (tmp_path / run.STOP).touch()
+        (tmp_path / STOP).touch()
         yield from ()
 
     monkeypatch.setattr(run, "_step", step)
     config, nobody = parse({"algorithm": {"steps": 1}}), cast(Any, Workers())
     assert list(run._train(config, nobody, cast(Any, Saver()), tmp_path, 0)) == []
-    assert (done, (tmp_path / run.STOP).exists()) == ([0], False)
+    assert (done, (tmp_path / STOP).exists()) == ([0], False)

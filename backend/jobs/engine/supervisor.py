@@ -24,22 +24,21 @@ from backend.jobs.engine.gpu_names import gpu_variables
 from backend.jobs.engine.processes import attempt_variables, start_time, stop
 from backend.models import Run
 from backend.services.runs.attempts import Claim, LeaseLostError, Outcome, add_log_line, record_process, renew, settle
-from backend.services.runs.clone_and_retry import CHECKPOINTS, PRETRAINING, goes_on_after, named
+from backend.services.runs.resume_points import goes_on_after, named, resume_points
 from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
+from engine.checkpoint.run_folder import EVENTS, STOP
 from engine.checkpoint.verification import listed
-from engine.errors import CheckpointError, ModelError
+from engine.errors import RESUMABLE, USER_ERROR, CheckpointError, ModelError
 from longtail.schemas.credentials import private_folder
-from longtail.schemas.runs import BEFORE_STEPS, RunState
+from longtail.schemas.runs import RunState
 
 T = TypeVar("T")
-USER_ERROR = 2
-RESUMABLE = 75
 CLUSTER_GONE = 1
-"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with 70."""
+"""Ray ends a process at once, by C's _Exit, once the head of its cluster has not answered for a minute. Our own faults end with FAULT,
+unless they keep an engine from beginning at all."""
 TOLD = (signal.SIGTERM, signal.SIGINT)
 """An engine that heeds one of these ends with 128 and its number, as a shell would."""
-STOP = "stop"
 LOG_TAIL_LINES = 40
 
 logger = logging.getLogger(__name__)
@@ -53,7 +52,7 @@ class Supervisor:
         self._database, self._settings, self._claim, self._stopping = database, settings, claim, stopping
         self._folder = settings.run_folder(claim.run_id)
         self._log = self._folder / f"attempt_{claim.attempt}.log"
-        self._ingestor = EventIngestor(database, claim.run_id, claim.attempt, self._folder / "events.jsonl")
+        self._ingestor = EventIngestor(database, claim.run_id, claim.attempt, self._folder / EVENTS)
         self._stop_file = self._folder / STOP
         self._asked = False
         self._lease_end = claimed_at + settings.lease_seconds
@@ -68,8 +67,8 @@ class Supervisor:
             with self._engine(config) as engine:
                 self._patiently(lambda: self._introduce(engine.pid))
                 interruption = self._watch(engine)
-            self._patiently(lambda: self._ingestor.drain(self._keep_lease))
-            outcome = self._outcome(interruption, engine.returncode)
+            has_read_all = self._patiently(lambda: self._read_the_rest(interruption))
+            outcome = self._outcome(interruption if has_read_all else "handed_over", engine.returncode)
             return self._patiently(lambda: self._settle(outcome))
         except ModelError as error:  # the drafter that it was given is gone
             outcome = Outcome("failed", error=str(error), error_code=error.code)
@@ -81,11 +80,9 @@ class Supervisor:
     def _demand_checkpoint(self) -> None:
         """CheckpointError if the run has one that is not here: its engine would begin anew, in place of all that it has done."""
         with self._database.read() as session:
-            step = goes_on_after(session.get_one(Run, self._claim.run_id))
-        if step is None or not self._claim.resumes:
-            return
-        saved = [self._folder / name for name in ((CHECKPOINTS,) if step > BEFORE_STEPS else (CHECKPOINTS, PRETRAINING))]
-        if not any(map(listed, saved)):
+            run = session.get_one(Run, self._claim.run_id)
+        step, saved = goes_on_after(run), resume_points(run, self._folder)
+        if step is not None and self._claim.resumes and not any(map(listed, saved)):
             raise CheckpointError(
                 f"the run goes on after {named(step)}, but {saved[-1]} on {socket.gethostname()} has no checkpoint. Nothing that is "
                 "recorded of it was touched. Mount the data folder (LONGTAIL_HOME) there, or put the checkpoints back. Once the run has "
@@ -160,6 +157,11 @@ class Supervisor:
             cancel, pause = session.execute(run).one()
         return "cancel" if cancel else "pause" if pause else None
 
+    def _read_the_rest(self, interruption: Literal["cancelled", "handed_over"] | None) -> bool:
+        """Whether all events are read that the engine has left. Who shuts down does not wait for that: the next attempt reads on."""
+        hurries = self._stopping.is_set() and interruption != "cancelled"
+        return self._ingestor.drain(self._keep_lease, self._settings.poll_seconds if hurries else inf)
+
     def _hold(self, engine: subprocess.Popen[bytes]) -> None:
         """Keeps the lease, of which ``kill_on_worker_loss`` hears."""
         if self._keep_lease():
@@ -211,7 +213,8 @@ class Supervisor:
             return Outcome("lost", exit_code, said.message, said.code)
         last = (attempt_log.last_lines(self._log, 1) or ["it printed nothing"])[-1]
         joins = self._claim.config.get("cluster", {}).get("ray_address") is not None
-        state: Literal["lost", "failed"] = "lost" if joins and exit_code == CLUSTER_GONE and not self._ingestor.last_error else "failed"
+        ended_by_ray = joins and exit_code == CLUSTER_GONE and self._ingestor.began and not self._ingestor.last_error
+        state: Literal["lost", "failed"] = "lost" if ended_by_ray else "failed"
         return Outcome(state, exit_code, f"the engine broke off with exit code {exit_code}: {last}", "crash")
 
     def _settle(self, outcome: Outcome) -> RunState | None:

@@ -12,15 +12,15 @@ from sqlalchemy import delete, or_, select, update
 from backend.database import Database, affected
 from backend.jobs.engine.given_drafter import GIVEN
 from backend.models import Run
-from backend.services.runs.clone_and_retry import CHECKPOINTS, DAY_SECONDS, PRETRAINING
+from backend.services.runs.resume_points import is_kept, kept_since
 from backend.settings import Settings
+from engine.checkpoint.run_folder import CHECKPOINTS, PRETRAINING, UNFINISHED_ARTIFACTS
 from engine.checkpoint.verification import listed, newest
 from engine.errors import CheckpointError
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.runs import TERMINAL_STATES
 
 BATCH = 20
-UNFINISHED = ".artifacts.*"
-"""What an engine that was killed while it exported has left in its run's folder: perhaps the whole policy."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,16 +29,16 @@ def apply_retention(database: Database, settings: Settings) -> None:
     """Looks after a few runs; called again and again, it gets to all."""
     now = time.time()
     _forget(database, settings, now - settings.keep_deleted_days * DAY_SECONDS)
-    last = now - settings.keep_checkpoint_days * DAY_SECONDS
-    outlived = (Run.state != "succeeded") & (Run.finished_at < last) & (Run.tidied_at < last)
+    since = kept_since(settings)
+    outlived = (Run.state != "succeeded") & (Run.finished_at < since) & (Run.tidied_at < since)
     query = select(Run.id, Run.state, Run.finished_at).where(Run.state.in_(TERMINAL_STATES), or_(Run.tidied_at.is_(None), outlived))
     with database.read() as session:
         found = session.execute(query.limit(BATCH)).all()
     for run_id, state, finished_at in found:
-        retriable = state != "succeeded" and (finished_at or now) >= last
+        retriable = state != "succeeded" and is_kept(finished_at, since)
         for saved in (CHECKPOINTS, PRETRAINING):
             shrink(settings.run_folder(run_id) / saved, keep_last=retriable)
-        for left in settings.run_folder(run_id).glob(UNFINISHED):
+        for left in settings.run_folder(run_id).glob(f"{UNFINISHED_ARTIFACTS}*"):
             shutil.rmtree(left, ignore_errors=True)
         if not retriable:
             shutil.rmtree(settings.run_folder(run_id) / GIVEN, ignore_errors=True)

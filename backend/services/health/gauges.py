@@ -16,6 +16,7 @@ from backend.services.queue.scheduling import NOT_GENERATED, SEEN_SECONDS, Queue
 from backend.services.queue.waiting_runs import stuck_seconds
 from backend.services.runs.lifecycle import ACTIVE, CARRIED
 from backend.settings import Settings
+from engine.checkpoint.run_folder import EVENTS
 from longtail.schemas.runs import RunState
 from longtail.schemas.telemetry import PretrainingRound
 
@@ -113,7 +114,7 @@ def _key(run: Any) -> tuple[str, ...]:
 
 def _written(settings: Settings, run_id: str) -> int:
     with suppress(OSError):
-        return (settings.run_folder(run_id) / "events.jsonl").stat().st_size
+        return (settings.run_folder(run_id) / EVENTS).stat().st_size
     return 0
 
 

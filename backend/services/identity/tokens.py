@@ -13,11 +13,12 @@ from backend.database import affected
 from backend.errors import ConflictError, NotFoundError, UnauthorizedError
 from backend.models import Token, User, is_id, new_id
 from backend.services.pagination import page
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.credentials import Link, LinkKey, Secret
 from longtail.schemas.identity import Role, lesser
 
 USABLE = ("token", "session")
-KEEP_SECONDS = 24 * 3600
+KEEP_SECONDS = DAY_SECONDS
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from backend.services.runs.validation import FIELD_OF_CODE, known_config
 from backend.services.telemetry.metric_series import downsampled
 from backend.services.telemetry.step_rows import StepRange, rows_of_steps
 from engine.config import RunConfig
+from engine.errors import USER_ERROR
 from engine.planner.hardware import MORE_ROOM
 from longtail.schemas.base import FieldError
 from longtail.schemas.plans import Plan, PlanRequest
@@ -30,8 +31,6 @@ logger = logging.getLogger(__name__)
 AT_A_TIME = 2
 MEMORY = 4.0
 """Of a plan, in GB; addresses that are merely reserved count."""
-USER_ERROR = 2
-"""Exit code of the planner where the request is at fault."""
 ENDS_WITHOUT_MEMORY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
 """Signals by which a process that meets its limit may end: NumPy crashes where an iterator's buffer does not fit."""
 PATIENCE_SECONDS = 120

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.checkpoint.run_folder import EVENTS
 from engine.config import RunConfig
 from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, Speculation, StepFinished
 from longtail.schemas.telemetry import Series
@@ -44,7 +45,7 @@ def write_trace(
     events += [_speculation(one) for one in speculation]
     events += _steps(series)
     lines = (event.model_copy(update={"seq": seq}).model_dump_json() for seq, event in enumerate(events))
-    (folder / "events.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / EVENTS).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _started(config: RunConfig) -> RunStarted:

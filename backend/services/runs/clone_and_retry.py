@@ -7,10 +7,8 @@ with the newest that verifies.
 import os
 import shutil
 import socket
-import time
 from dataclasses import replace
 from itertools import takewhile
-from math import inf
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -22,9 +20,11 @@ from backend.services.identity.tokens import Identity
 from backend.services.runs.attempts import add_log_line
 from backend.services.runs.control import demand
 from backend.services.runs.lookup import find
+from backend.services.runs.resume_points import goes_on_after, is_kept, kept_since, named, resume_points
 from backend.services.runs.submission import SubmissionKey, SubmissionOptions, accept, digest_of, earlier_submission, new_run
 from backend.services.runs.validation import check_limits, known_config, validated_config
 from backend.settings import Settings
+from engine.checkpoint.run_folder import CHECKPOINTS, EVENTS, PRETRAINING
 from engine.checkpoint.verification import VerifiedCheckpoint, listed, newest
 from engine.config import merged
 from engine.errors import CheckpointError
@@ -33,12 +33,6 @@ from longtail.file_chunks import chunks
 from longtail.schemas.identity import Role
 from longtail.schemas.runs import BEFORE_STEPS, CloneRequest
 from longtail.schemas.runs import Run as RunReply
-
-DAY_SECONDS = 24 * 3600.0
-EVENTS = "events.jsonl"
-CHECKPOINTS = "checkpoints"
-PRETRAINING = "pretraining"
-"""What a run goes on from: checkpoints of its steps, or before the first of those a round of pretraining its drafter."""
 
 
 def clone(
@@ -70,7 +64,7 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
         config = known_config(parent.config | {"name": parent.name})
         check_limits(config, settings, role)
         run = new_run(config, _options(parent, CloneRequest()))
-    found, fault, step = _checkpoint(settings.run_folder(run_id))
+    found, fault, step = _checkpoint(parent, settings.run_folder(run_id))
     if not found:
         _demand_none(parent, settings, fault)
     run.id, run.parent_id, run.resumed_step = new_id(), run_id, step
@@ -91,22 +85,10 @@ def retry(database: Database, settings: Settings, run_id: str, role: Role, key: 
         raise
 
 
-def goes_on_after(run: Run) -> int | None:
-    """The step after whose checkpoint its next attempt goes on; BEFORE_STEPS: with pretraining its drafter; None: it begins anew."""
-    step = max(run.checkpoint_step, BEFORE_STEPS if run.resumed_step is None else run.resumed_step)
-    has_begun = step > BEFORE_STEPS or run.pretraining is not None or run.resumed_step is not None
-    return step if has_begun else None
-
-
-def named(step: int) -> str:
-    """What a run that goes on after ``step`` has done, in words."""
-    return f"step {step}" if step > BEFORE_STEPS else "rounds of pretraining"
-
-
 def _demand_none(parent: Run, settings: Settings, fault: str) -> None:
     """ConflictError if ``parent`` had something to go on from, and has not ended so long ago that this is kept no more."""
-    kept_since, folder = time.time() - settings.keep_checkpoint_days * DAY_SECONDS, settings.run_folder(parent.id)
-    if (step := goes_on_after(parent)) is not None and (parent.finished_at or inf) >= kept_since:
+    folder = settings.run_folder(parent.id)
+    if (step := goes_on_after(parent)) is not None and is_kept(parent.finished_at, kept_since(settings)):
         raise ConflictError(
             f"run {parent.id} cannot go on after {named(step)} from {folder} on {socket.gethostname()}: {fault}. Mount the data folder "
             "(LONGTAIL_HOME) there, or put the checkpoints back, and retry again; to begin anew, clone the run"
@@ -120,15 +102,15 @@ def _options(parent: Run, copy: CloneRequest) -> SubmissionOptions:
     return replace(same, **given)
 
 
-def _checkpoint(folder: Path) -> tuple[VerifiedCheckpoint | None, str, int | None]:
+def _checkpoint(parent: Run, folder: Path) -> tuple[VerifiedCheckpoint | None, str, int | None]:
     """What to go on from, or why from nothing, and the step that was the last."""
     try:
-        if found := newest(folder / CHECKPOINTS, contents=False):
-            return found, "", found.step
-        pretrained = newest(folder / PRETRAINING, contents=False)
+        for place in resume_points(parent, folder):
+            if found := newest(place, contents=False):
+                return found, "", BEFORE_STEPS if place.name == PRETRAINING else found.step
     except CheckpointError as error:
         return None, str(error), None
-    return pretrained, "it has no checkpoint", BEFORE_STEPS if pretrained else None
+    return None, "it has no checkpoint", None
 
 
 def _hand_down(parent: Path, child: Path, found: VerifiedCheckpoint, step: int | None) -> None:

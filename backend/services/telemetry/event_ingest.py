@@ -70,8 +70,8 @@ class EventIngestor:
     ``notifies``: webhooks hear of alarms. A retry begins with the events of the run before it, of which they have heard already: those
     are told by their times, as far as the clocks of hosts agree.
 
-    ``last_error``, ``finished`` and ``stopped`` tell what the attempt said last: an error log, whether its last event was run_finished,
-    and the step of a run_stopped there.
+    ``began`` tells whether the attempt has come to start its workers; ``last_error``, ``finished`` and ``stopped`` what it said last: an
+    error log, whether its last event was run_finished, and the step of a run_stopped there.
     """
 
     def __init__(self, database: Database, run_id: str, attempt: int, path: Path, notifies: bool = True) -> None:
@@ -81,6 +81,8 @@ class EventIngestor:
             self._offset, self._seq = run.events_offset, run.events_seq
         self._is_unsure = False
         self._told: float | None = None
+        self._seq_before = -1
+        self.began = False
         self.last_error: Log | None = None
         self.finished = False
         self.stopped: int | None = None
@@ -90,20 +92,23 @@ class EventIngestor:
         yet, and another host may not have the file. For who begins, as the next lines come there. LeaseLostError as in ``drain``."""
         self._be_sure()
         end, seq = self._end()
+        self._seq_before = seq
         if end < self._offset:
             with self._writing() as session:
                 self._move(session, end)
                 affected(session, update(Run).where(Run.id == self._run_id).values(events_seq=seq))
             self._offset, self._seq = end, seq
 
-    def drain(self, keep_lease: Callable[[], object] = lambda: None, seconds: float = inf) -> None:
-        """Ingests the complete lines that are there by now, every one unless that takes longer than ``seconds``; LeaseLostError if the
-        attempt was fenced off. ``keep_lease`` is called in between: a retry of a long run begins with all that was told before."""
+    def drain(self, keep_lease: Callable[[], object] = lambda: None, seconds: float = inf) -> bool:
+        """Ingests the complete lines that are there by now, every one unless that takes longer than ``seconds``: then it returns False.
+        LeaseLostError if the attempt was fenced off. ``keep_lease`` is called in between: a retry of a long run begins with all that was
+        told before."""
         end = time.monotonic() + seconds
         while self._pull():
             keep_lease()
             if time.monotonic() > end:
-                break
+                return False
+        return True
 
     def _pull(self) -> bool:
         self._be_sure()
@@ -136,6 +141,7 @@ class EventIngestor:
         for event in pending:
             if isinstance(event, StartingUp) and event.phase == "starting_workers":
                 self.last_error = None  # what an attempt says first: errors are of earlier ones, which a retry inherits
+                self.began = event.seq > self._seq_before
             elif isinstance(event, Log) and event.level == "error":
                 self.last_error = event
         last = pending[-1]

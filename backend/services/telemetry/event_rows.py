@@ -66,7 +66,7 @@ def run_summary(values: dict[str, float | None]) -> dict[str, float | None]:
 
 def starting_up(event: events.StartingUp, before: Mapping[str, Any] | None) -> dict[str, Any]:
     """What is kept of it; a phase that goes on began when it was told of first."""
-    goes_on = before is not None and before["phase"] == event.phase and event.done > 0
+    goes_on = before is not None and before["phase"] == event.phase and event.goes_on
     return {"phase": event.phase, "since": before["since"] if goes_on and before else event.time, "done": event.done, "total": event.total}
 
 
@@ -117,7 +117,7 @@ def event_rows(run_id: str, event: AnyEvent, missing: frozenset[str] = frozenset
             out[Sample].append(key | texts | told | figures)
         case events.Alarm():
             out[LogLine].append(log_line(run_id, event.time, "alarm", event.code, event.message, event.step))
-        case events.StartingUp() if event.done == 0:
+        case events.StartingUp() if not event.goes_on:
             out[LogLine].append(log_line(run_id, event.time, "info", "starting_up", STARTING_UP[event.phase].format(event.total)))
         case events.Log():
             out[LogLine].append(log_line(run_id, event.time, event.level, event.code, event.message))

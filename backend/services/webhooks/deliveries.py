@@ -13,6 +13,7 @@ from backend.models import Delivery, Webhook
 from backend.services.pagination import page
 from backend.services.webhooks.notifications import message
 from backend.services.webhooks.subscriptions import SECRET_PREFIX
+from longtail.durations import DAY_SECONDS
 
 BATCH = 20
 HOLD_SECONDS = 60.0
@@ -20,7 +21,7 @@ HOLD_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 10.0
 LONGEST_PAUSE_SECONDS = 6 * 3600.0
 MOST_TRIES = 11
-KEEP_SECONDS = 30 * 24 * 3600.0
+KEEP_SECONDS = 30 * DAY_SECONDS
 PING = "ping"
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.checkpoint.run_folder import EVENTS
 from engine.errors import DataError
 from engine.events import AnyEvent, ArmStatistics, RolloutFinished, RunStarted, Speculation, StepFinished, read
 from engine.planner.calibration import Acceptance
@@ -82,7 +83,7 @@ class RecordedRun:
 
 def recorded_run(path: Path) -> RecordedRun:
     """Of a run folder, or of a file of events. DataError if it has no finished step."""
-    file = path / "events.jsonl" if path.is_dir() else path
+    file = path / EVENTS if path.is_dir() else path
     if not file.is_file():
         raise DataError(f"trace: {path} is neither a run folder nor a file of events; give the folder that has events.jsonl")
     return of_events(read(file), path.name)

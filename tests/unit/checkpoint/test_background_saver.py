@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from engine.checkpoint import storage
-from engine.checkpoint.background_saver import FOLDER, BackgroundSaver
+from engine.checkpoint.background_saver import BackgroundSaver
+from engine.checkpoint.run_folder import CHECKPOINTS
 from engine.checkpoint.verification import newest
 from engine.config import CheckpointConfig
 from engine.errors import TakenOverError
@@ -40,7 +41,7 @@ def workers() -> Any:
 
 
 def latest(out: Path) -> tuple[int, str] | None:
-    found = newest(out / FOLDER)
+    found = newest(out / CHECKPOINTS)
     return (found.step, (found.path / "workers" / "state").read_text()) if found else None
 
 
@@ -57,14 +58,14 @@ def test_training_goes_on_while_what_was_staged_is_written(workers: Any, tmp_pat
         assert list(saver.save(4)) == []
         assert [event.step for event in saver.save(5)] == [4], "one at a time"
     assert latest(tmp_path) == (5, "7"), "the end waits for it"
-    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step_000005"]
+    assert [path.name for path in (tmp_path / CHECKPOINTS).iterdir()] == ["step_000005"]
 
 
 def test_a_run_that_goes_on_from_an_older_checkpoint_loses_none_to_the_damaged_one(workers: Any, tmp_path: Path) -> None:
     workers.go.set()
     with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path) as saver:
         list(saver.save(20))
-    (tmp_path / FOLDER / "step_000020" / "workers" / "state").write_text("x")
+    (tmp_path / CHECKPOINTS / "step_000020" / "workers" / "state").write_text("x")
     with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path) as saver:
         list(saver.save(14))
     assert latest(tmp_path) == (14, "0")
@@ -92,7 +93,7 @@ def test_who_was_succeeded_meanwhile_leaves_no_checkpoint_and_clears_none_away(w
         with pytest.raises(TakenOverError):
             list(saver.wait())
         assert latest(tmp_path) is None
-        half = tmp_path / FOLDER / ".step_000004.of-the-successor"
+        half = tmp_path / CHECKPOINTS / ".step_000004.of-the-successor"
         half.mkdir(parents=True)  # the first save may not have come as far as that
         workers.state = 5
         with pytest.raises(TakenOverError):
@@ -101,7 +102,7 @@ def test_who_was_succeeded_meanwhile_leaves_no_checkpoint_and_clears_none_away(w
     with BackgroundSaver(CheckpointConfig(keep=1), workers, tmp_path, successor.fence) as saver:
         list(saver.save(4))
     assert latest(tmp_path) == (4, "5")
-    assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["step_000004"]
+    assert [path.name for path in (tmp_path / CHECKPOINTS).iterdir()] == ["step_000004"]
 
 
 def test_two_that_save_the_same_step_mix_nothing(tmp_path: Path) -> None:

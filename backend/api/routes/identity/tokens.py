@@ -13,9 +13,8 @@ from backend.models import User
 from backend.services.identity import tokens, users
 from backend.services.identity.tokens import Identity
 from backend.services.projects import membership_check
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.identity import NewToken, Token, TokenPage, TokenRequest, allows
-
-DAY_SECONDS = 24 * 3600
 
 router = APIRouter(prefix="/tokens", tags=["account"])
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from longtail.durations import DAY_SECONDS
 from longtail.schemas.base import Schema
 
 SECRET_BYTES = 32
 LINK_SECONDS = 3600
-LONGEST_LINK_SECONDS = 24 * 3600
+LONGEST_LINK_SECONDS = DAY_SECONDS
 _TOKEN = re.compile(r"lt_([0-9a-f]{16})_([\w-]{43})", re.ASCII)
 _LINK = re.compile(r"([0-9a-f]{16})\.([0-9]{1,12})\.([0-9a-f]{64})", re.ASCII)
 _DOWNLOAD = re.compile(r"/api/v1/artifacts/[0-9a-f]{16}/download", re.ASCII)

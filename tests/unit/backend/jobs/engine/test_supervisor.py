@@ -19,13 +19,15 @@ from backend.services.runs.attempts import Claim, Outcome, claim, settle
 from backend.settings import Settings
 from engine.config import merged
 from engine.errors import CheckpointError
-from engine.events import CheckpointSaved
+from engine.events import CheckpointSaved, StartingUp
 
-TELL = (
-    "from pathlib import Path; from engine.events import EventWriter, Log; out = Path(sys.argv[sys.argv.index('--out') + 1]); "
-    "EventWriter(out / 'events.jsonl').write(Log(level='error', message='no data', code='data'))"
+START = (
+    "from pathlib import Path; from engine.events import EventWriter, Log, StartingUp; out = Path(sys.argv[sys.argv.index('--out') + 1]); "
+    "events = EventWriter(out / 'events.jsonl'); events.write(StartingUp(phase='starting_workers'))"
 )
-"""What an engine does that says why it ends."""
+"""What an engine does that comes to start its workers."""
+TELL = f"{START}; events.write(Log(level='error', message='no data', code='data'))"
+"""And then says why it ends."""
 
 
 @pytest.fixture
@@ -117,10 +119,10 @@ def test_an_engine_that_somebody_told_to_end_is_resumed(
 @pytest.mark.parametrize(
     ("address", "end", "state"),
     [
-        ("head:6379", "os._exit(1)", "queued"),
-        ("head:6379", "os._exit(3)", "failed"),
+        ("head:6379", f"{START}; os._exit(1)", "queued"),
+        ("head:6379", f"{START}; os._exit(3)", "failed"),
         ("head:6379", f"{TELL}; os._exit(1)", "failed"),
-        (None, "os._exit(1)", "failed"),
+        (None, f"{START}; os._exit(1)", "failed"),
     ],
 )
 def test_an_engine_that_ray_ends_as_the_head_of_its_cluster_is_gone_is_resumed(
@@ -136,6 +138,22 @@ def test_an_engine_that_ray_ends_as_the_head_of_its_cluster_is_gone_is_resumed(
     with database.read() as session:
         said = session.scalars(select(LogLine).where(LogLine.code == "crash")).one()
     assert said.message == "GCS may have been killed"
+
+
+@pytest.mark.parametrize("command", [(sys.executable, "-m", "no_engine"), ("no_python",)])
+def test_an_engine_that_cannot_begin_is_not_taken_for_one_that_ray_has_ended(
+    database: Database, settings: Settings, run_id: str, command: tuple[str, ...]
+) -> None:
+    """It ends with the same exit code, and would do so again. What attempts before it said does not count."""
+    settings = settings.model_copy(update={"engine_command": command})
+    with database.write() as session:
+        run = session.get_one(Run, run_id)
+        run.config = merged(run.config, {"cluster": {"ray_address": "head:6379"}})
+    settings.run_folder(run_id).mkdir(parents=True)
+    write(settings.run_folder(run_id) / "events.jsonl", StartingUp(phase="starting_workers"), started())
+    assert supervisor(database, settings, take(database, run_id)).run() == "failed"
+    assert of(database, run_id).error_code == "crash"
+    assert command[-1] in (of(database, run_id).error or "")
 
 
 def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
@@ -182,13 +200,46 @@ def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
     read: list[int] = []
     drain = attempt._ingestor.drain
 
-    def drain_and_tell(*arguments: Any) -> None:
-        drain(*arguments)
+    def drain_and_tell(*arguments: Any) -> bool:
+        has_read_all = drain(*arguments)
         read.append(attempt._ingestor._seq)
+        return has_read_all
 
     monkeypatch.setattr(attempt._ingestor, "drain", drain_and_tell)
     assert attempt.run() == "cancelled"
     assert read == [0, len(events.read_bytes().splitlines()) - 1]
+
+
+@pytest.mark.parametrize(
+    ("stopping", "interruption", "state", "read"),
+    [
+        (True, "handed_over", "queued", 1),
+        (True, None, "queued", 1),  # it has stopped by itself, as it was asked to
+        (True, "cancelled", "cancelled", None),
+        (False, None, "queued", None),
+    ],
+)
+def test_a_worker_that_shuts_down_leaves_a_long_file_of_events_to_the_next_attempt(
+    database: Database,
+    settings: Settings,
+    run_id: str,
+    monkeypatch: pytest.MonkeyPatch,
+    stopping: bool,
+    interruption: str | None,
+    state: str,
+    read: int | None,
+) -> None:
+    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0), *step(1))
+    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
+    attempt = supervisor(database, settings, take(database, run_id))
+    monkeypatch.setattr(attempt, "_watch", lambda _: interruption)
+    if stopping:
+        attempt._stopping.set()
+    assert attempt.run() == state
+    assert of(database, run_id).events_seq + 1 == (read or len(events.read_bytes().splitlines()))
 
 
 def test_a_lease_that_is_kept_just_as_the_engine_ends_costs_nothing(database: Database, settings: Settings, run_id: str) -> None:

@@ -175,6 +175,23 @@ def test_retry_does_not_begin_anew_where_checkpoints_are_missing(
     assert api.post(f"/api/v1/runs/{old}/retry").json()["resumed_step"] is None
 
 
+@pytest.mark.parametrize(
+    ("had", "goes_on"), [({"checkpoint_step": 3}, False), ({"resumed_step": 5}, False), ({"resumed_step": -1}, True), ({}, True)]
+)
+def test_retry_does_not_go_back_to_rounds_of_pretraining_where_steps_were_done(
+    api: TestClient, database: Database, settings: Settings, submit: Submit, had: dict[str, Any], goes_on: bool
+) -> None:
+    """As on a host that has restored only these."""
+    from engine.checkpoint import storage
+
+    old = submit()
+    put(database, old, state="failed", finished_at=time.time(), pretraining={"round": 2}, **had)
+    storage.save(settings.run_folder(old) / "pretraining", 2, {"state.json": 2})
+    (settings.run_folder(old) / "events.jsonl").touch()
+    reply = api.post(f"/api/v1/runs/{old}/retry")
+    assert (reply.status_code, reply.json().get("resumed_step")) == ((201, -1) if goes_on else (409, None))
+
+
 def test_retry_does_not_begin_anew_where_all_checkpoints_are_damaged(
     api: TestClient, database: Database, settings: Settings, submit: Submit
 ) -> None:

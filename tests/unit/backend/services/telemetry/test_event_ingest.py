@@ -213,11 +213,15 @@ def test_the_end_is_told(path: Path, ingestor: EventIngestor) -> None:
     assert ingestor.finished
 
 
-def test_errors_of_attempts_before_are_not_those_of_this_one(path: Path, ingestor: EventIngestor) -> None:
+def test_errors_and_starts_of_attempts_before_are_not_those_of_this_one(path: Path, ingestor: EventIngestor) -> None:
     """A retry's file begins with what the run before it told."""
     write(path, started(), events.Log(level="error", code="worker_lost", message="gone"), events.StartingUp(phase="starting_workers"))
+    ingestor.go_back()
     ingestor.drain()
-    assert ingestor.last_error is None
+    assert (ingestor.last_error, ingestor.began) == (None, False)
+    write(path, events.StartingUp(phase="starting_workers"))
+    ingestor.drain()
+    assert ingestor.began
 
 
 def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: Path, ingestor: EventIngestor) -> None:
@@ -228,6 +232,7 @@ def test_a_start_tells_what_is_under_way(database: Database, run_id: str, path: 
 
     phases: list[tuple[events.AnyEvent, tuple[str, float, int, int]]] = [
         (events.StartingUp(time=5.0, phase="starting_workers"), ("starting_workers", 5.0, 0, 0)),
+        (events.StartingUp(time=5.5, phase="starting_workers", device="cuda"), ("starting_workers", 5.0, 0, 0)),
         (events.StartingUp(time=6.0, phase="measuring_costs"), ("measuring_costs", 6.0, 0, 0)),
         (events.StartingUp(time=7.0, phase="first_rollout", total=32), ("first_rollout", 7.0, 0, 32)),
         (events.StartingUp(time=8.0, phase="first_rollout", done=12, total=32), ("first_rollout", 7.0, 12, 32)),

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from backend.backup.rebuild import rebuild_run
 from backend.cli import terminal
 from backend.database import Database
-from backend.jobs.engine.supervisor import RESUMABLE, Supervisor
+from backend.jobs.engine.supervisor import Supervisor
 from backend.models import Attempt, LogLine, PretrainingRound, Run, RunValue, new_id
 from backend.services.runs import control, submission
 from backend.services.runs.attempts import Outcome, claim, settle
@@ -22,6 +22,7 @@ from backend.services.telemetry.event_ingest import EventIngestor
 from backend.settings import Settings
 from engine.checkpoint import storage
 from engine.config import RunConfig
+from engine.errors import RESUMABLE
 from engine.events import AnyEvent, RunFinished, RunStarted, RunStopped, StartingUp, StepFinished, read
 from longtail.schemas.runs import Run as RunReply
 
