@@ -1,6 +1,5 @@
 """Models that have a name: in LONGTAIL_HOME/models a folder that was made there, or a link to one elsewhere. Light to import."""
 
-import errno
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -157,8 +156,8 @@ def _unpack(file: Path, scratch: Path, say: Say) -> None:
 
 @contextmanager
 def _made(name: str, download: str | None = None) -> Iterator[Path]:
-    """A folder to work in, whose ``made`` becomes the model at the end. What has come of the ``download``, of that name, is kept for the
-    next one if it breaks off, unless the disk is full."""
+    """A folder to work in, whose ``made`` becomes the model at the end. What there is in it of the ``download``, of that name, is kept for
+    the next one if it breaks off."""
     resumable = download is not None
     with _as_model_error(_place(name)), _locked(name) as scratch:
         made, source = scratch / "made", scratch / "source"
@@ -172,9 +171,6 @@ def _made(name: str, download: str | None = None) -> Iterator[Path]:
             yield scratch
             read_facts(made)
             made.rename(_place(_free(name)))
-        except OSError as error:
-            resumable = resumable and error.errno not in (errno.ENOSPC, errno.EDQUOT)
-            raise
         finally:
             if not (resumable and made.is_dir()):
                 shutil.rmtree(scratch)
