@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 
 from engine.errors import ModelError
 from engine.models.download import Wheel, from_hub
-from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts, read_json
+from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts
 from engine.own_folders import locked
 
 __all__ = ["BUILT_IN", "DOWNLOADS", "KnownModel", "add", "get", "kept", "known_models", "remove"]
@@ -68,8 +68,6 @@ def add(path: Path, name: str | None = None, say: Say = print) -> Path:
             _unpack(path, scratch, say)
         return _place(name)
     read_facts(path)
-    if "model" not in read_json(path / "tokenizer.json"):
-        raise ModelError(f"{path}: tokenizer.json has no tokenizer in it; copy or download it anew")
     if not str(path.resolve()).isprintable():
         raise ModelError(f"{str(path.resolve())!a}: its path cannot be shown; give the folder another name")
     with _as_model_error(_place(name)):
