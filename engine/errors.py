@@ -12,7 +12,7 @@ class LongtailError(Exception):
 
 
 class ConfigError(LongtailError):
-    """The run configuration is not usable."""
+    """The run configuration is not usable, or training has diverged with it."""
 
     code = "config"
 

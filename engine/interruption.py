@@ -42,11 +42,11 @@ def interruptible() -> Iterator[None]:
 
 
 def run_child(command: Sequence[str], **options: Any) -> tuple[int, str]:
-    """Exit code, and what is read of standard error, of a process that does not outlive this one: who is told to end tells it, too.
+    """Exit code, and what is read of the output, of a process that does not outlive this one: who is told to end tells it, too.
     ``options`` as of ``subprocess.Popen``. KeyboardInterrupt once it has ended."""
     with subprocess.Popen(command, **options) as process:
         try:
-            said = process.communicate()[1]
+            said = "".join(filter(None, process.communicate()))
         except KeyboardInterrupt:
             for seconds, end in ((ALONE, process.terminate), (TOLD, lambda: _kill_family(process.pid))):
                 try:
@@ -55,7 +55,7 @@ def run_child(command: Sequence[str], **options: Any) -> tuple[int, str]:
                     end()
             process.wait()
             raise
-    return process.returncode, said or ""
+    return process.returncode, said
 
 
 def _kill_family(pid: int) -> None:

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from psutil import virtual_memory
-
+from engine.cluster import host_memory
 from engine.config import RunConfig
 from engine.drafter.kind import RECIPE_KINDS, drafter_kind, layer_config
 from engine.drafter.new_drafter import makes_one
@@ -45,7 +44,7 @@ def check(config: RunConfig) -> None:
     _check_model(config, searched=True)
     if config.cluster.ray_address is None:
         check_cache(config, (LANES if on_gpu(config, torch.cuda.is_available()) else part_length(),))
-        _check_memory(config.cluster.workers)
+        _check_memory(config)
     check_drafter(config)
     _check_responses(config.drafter.pretrain_responses)
     if config.rollout.engine == "sglang":
@@ -64,12 +63,14 @@ def check(config: RunConfig) -> None:
     task.check_lengths(config.rollout.max_prompt_tokens)
 
 
-def _check_memory(workers: int) -> None:
-    memory = virtual_memory().total
-    if workers * WORKER_BYTES > memory:
+def _check_memory(config: RunConfig) -> None:
+    """Each rank of a worker is a process."""
+    workers, ranks, memory = config.cluster.workers, config.rollout.gpus, host_memory.total()
+    if workers * ranks * WORKER_BYTES > memory:
+        processes = f" of {ranks} processes each" if ranks > 1 else ""
         raise ConfigError(
-            f"cluster.workers: {workers} workers do not fit into this machine: its {memory / 2**30:.0f} GiB of memory have room for "
-            f"{memory // WORKER_BYTES} at most, without their models; lower it, or name a larger cluster by cluster.ray_address"
+            f"cluster.workers: {workers} workers{processes} do not fit here: {memory / 2**30:.3g} GiB of memory have room for "
+            f"{memory // (ranks * WORKER_BYTES)} at most, without their models; lower it, or name a larger cluster by cluster.ray_address"
         )
 
 

@@ -16,6 +16,8 @@ from sizes import ALL, examples
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from engine.interruption import INTERRUPTS
+
 if TYPE_CHECKING:  # a machine that only measures on a GPU has no databases
     from database_copies import DatabaseCopies
     from postgres_for_tests import Postgres
@@ -65,6 +67,15 @@ def ordinary_floats() -> Iterator[None]:
     yield
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture
+def kept_signals() -> Iterator[None]:
+    """Who was interrupted heeds no signal any more, as it is on its way out; a test is not."""
+    before = {number: signal.getsignal(number) for number in INTERRUPTS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]

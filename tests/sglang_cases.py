@@ -6,7 +6,6 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,20 +15,16 @@ import torch
 import yaml
 from forked_python.interpreter import ENGINE, SGLANG, forked_python
 from torch import Tensor
+from trained_drafters import trained
 from transformers import PreTrainedModel
 
 from engine.bench.bare_sglang import STAND_IN
-from engine.config import RolloutConfig, SpeculationConfig, SpotConfig
-from engine.drafter.data_buffer import DataBuffer
+from engine.config import RolloutConfig, SpeculationConfig
 from engine.drafter.eagle3 import make_drafter
 from engine.drafter.kind import DrafterKind
 from engine.drafter.layout import DrafterLayout
 from engine.drafter.model import DEFAULT
-from engine.drafter.offline_training import remember
-from engine.drafter.recipe import RECIPES
-from engine.drafter.spot_trainer import SpotTrainer
 from engine.events import AnyEvent, read
-from engine.models.weights import ends
 from engine.rollout.interface import Completion, RolloutStatistics
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang import host_process
@@ -94,18 +89,7 @@ def trained_eagle3(
 ) -> dict[str, Tensor]:
     """A drafter that knows the responses mostly by heart."""
     torch.manual_seed(0)
-    buffer = DataBuffer(2**26)
-    pairs = list({(completion.request.prompt, completion.tokens) for completion in responses})
-    remember(buffer, 0, model, [*pairs, *pairs[:2]], "eagle3")
-    trained_on = [replace(entry, group=1) for entry in buffer.since(0)]  # none is held out
-    buffer.restore(buffer.counters(), trained_on)
-    drafter = make_drafter("eagle3", model.config, vocabulary, layout)
-    trainer = SpotTrainer(drafter, buffer, SpotConfig(learning_rate=5e-3, unroll=4), RECIPES["eagle3"])
-    trainer.set_target(*ends(model))
-    for times in range(1, 61):
-        for batch in trainer.one_pass(times):
-            trainer.micro_step(batch)
-    return trainer.weights()
+    return trained(make_drafter("eagle3", model.config, vocabulary, layout), "eagle3", model, responses, unroll=4)
 
 
 def shapes(*shapes: tuple[int, int, int], tuner: Mapping[str, Any] | None = None) -> SpeculationConfig:

@@ -4,7 +4,9 @@ import ctypes
 import functools
 from collections.abc import Callable
 
-from psutil import Process, virtual_memory
+from psutil import Process
+
+from engine.cluster import host_memory
 
 GROWTH = 1.25
 """Of what an update has needed at most: what the process may have after another one. Lengths differ from step to step."""
@@ -24,7 +26,7 @@ class FreeMemory:
         has = self._process.memory_info().rss
         if self._anew:
             self._needed = max(self._needed, has)
-        self._anew = has > self._growth * self._needed or has > virtual_memory().available
+        self._anew = has > self._growth * self._needed or has > host_memory.free()
         if self._anew:
             give_back()
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
-from psutil import virtual_memory
-
 from engine import errors
+from engine.cluster import host_memory
 from engine.config import ClusterConfig
 from engine.errors import AttemptError, ConfigError, LongtailError, WorkerLostError
 from engine.own_folders import new_folder, sweep
@@ -97,7 +96,7 @@ def _start(cluster: ClusterConfig, ranks: int, folder: str) -> None:
 def object_store_bytes() -> int:
     """A quarter of the shared memory that is free, and of the memory that is available, within bounds: a large model's drafter takes a
     gigabyte, and is there for all at once. What is not used of it is not taken, but Ray does not start where it would not fit."""
-    free = min(shutil.disk_usage(SHARED_MEMORY).free, virtual_memory().available) if SHARED_MEMORY.exists() else 0
+    free = min(shutil.disk_usage(SHARED_MEMORY).free, host_memory.free()) if SHARED_MEMORY.exists() else 0
     return max(OBJECT_STORE_BYTES, min(MOST_OBJECT_STORE_BYTES, free // 4))
 
 

@@ -177,8 +177,8 @@ class WorkerGroup:
         return self._inference.finish(rows, requests)
 
     def learn(self, step: int, rows: Sequence[TrainingRow], inferred: Sequence[Inferred] | None) -> Learning:
-        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart; ModelError if the
-        engine is found to compute another model."""
+        """Policy update, and the new weights into every engine. SyncError if the ranks' weights come apart; ConfigError if
+        training has diverged; ModelError if the engine is found to compute another model."""
         taught = {index for index, row in enumerate(rows) if row.teaches(self._config.algorithm.kl_in_loss)}
         parts = row_shares(rows, len(self._ranks), taught, shared=self._config.cluster.learner.packed is not False)
         calls = [

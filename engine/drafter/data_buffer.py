@@ -277,13 +277,16 @@ def entries_of(tokens: Sequence[int], prompt: int, features: Tensor, limit: int)
     ValueError. A copy of it is kept unless it is bf16 in host memory: then it is the buffer's from now on, and should share its memory
     with nothing.
 
-    Nothing of a response of one token: serving would never draft any of it.
+    Nothing of a response of one token: serving would never draft any of it; nor where not all features are finite, as of a policy whose
+    update is left out: nothing could be trained with them.
     """
     if len(features) != len(tokens) - 1:
         raise ValueError(f"{len(tokens)} tokens but {len(features)} features")
     if len(tokens) - prompt < 2:
         return []
     kept, ids = features.detach().to("cpu", torch.bfloat16), torch.tensor(tokens, dtype=torch.int64)
+    if not kept.isfinite().all():
+        return []
     return Entry(0, group_of(ids[:prompt]), 0, ids, prompt, kept).windows(limit // 2)
 
 

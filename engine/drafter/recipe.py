@@ -97,8 +97,8 @@ class HeldOutTruth(NamedTuple):
 
 def ranks(predicted: Tensor, truth: HeldOutTruth, head: Tensor) -> Tensor:
     """For each of N positions: how many tokens the drafter would draft before the target's most likely one, D if it never drafts that: more
-    likely ones, and of equal ones those that come first. At 0 a greedy draft is accepted. ``head`` [D, H] reads ``predicted`` [N, H].
-    [N]"""
+    likely ones, and of equally likely ones those of a lower index, as it drafts these in no certain order. At 0 a greedy draft is accepted.
+    ``head`` [D, H] reads ``predicted`` [N, H]. [N]"""
     before = [_before(linear(predicted[block], head), truth.best[block]) for block in row_blocks(len(predicted), head)]
     return torch.cat(before).masked_fill(truth.best == MISSED, len(head))
 

@@ -193,9 +193,9 @@ class DrafterPretrained(Event):
 
     ``seconds`` of about ``limit`` are over, all attempts together; it ends at ``end`` seconds as it looks now, and ``done`` says that
     this was the last round. ``responses`` and ``response_tokens``: written so far, but for what was dropped before any training on it, for
-    lack of memory. ``microsteps``, ``tokens`` (trained on) and ``loss`` are the round's. ``held_out``, ``top1`` and ``top3``: as of
-    ``DrafterTrained``; ``accept_length``, the target's own token included, is what chains of 4 can bring by ``held_out``: at most that at
-    temperature 1. ``vocabulary``: how many tokens the drafter drafts from.
+    lack of memory. ``microsteps``, ``tokens`` (trained on) and ``loss`` are the round's, which has no loss without a micro-step.
+    ``held_out``, ``top1`` and ``top3``: as of ``DrafterTrained``; ``accept_length``, the target's own token included, is what chains of 4
+    can bring by ``held_out``: at most that at temperature 1. ``vocabulary``: how many tokens the drafter drafts from.
     """
 
     kind: Literal["pretraining"] = "pretraining"
@@ -208,7 +208,7 @@ class DrafterPretrained(Event):
     response_tokens: int
     microsteps: int
     tokens: int
-    loss: float
+    loss: float | None
     held_out: float
     top1: float
     top3: float

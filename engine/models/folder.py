@@ -5,6 +5,7 @@ import math
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,19 @@ def read_facts(folder: Path) -> ModelFacts:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """ModelError if there is none."""
-    if not (folder / "tokenizer.json").is_file():
+    """ModelError if there is none, or no JSON with one in it. Whether it can be loaded is not tried: that would take seconds."""
+    file = folder / "tokenizer.json"
+    if not file.is_file():
         raise ModelError(f"{folder}: no tokenizer (tokenizer.json)")
+    status = file.stat()
+    if not _has_tokenizer(file, status.st_mtime_ns, status.st_size):
+        raise ModelError(f"{file}: has no tokenizer in it; copy or download it anew")
+
+
+@lru_cache
+def _has_tokenizer(file: Path, *_of_this_content: int) -> bool:
+    """Of ten megabytes that takes a tenth of a second, and they are looked at several times in a row."""
+    return isinstance(read_json(file).get("model"), dict)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

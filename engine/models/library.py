@@ -1,6 +1,5 @@
 """Models that have a name: in LONGTAIL_HOME/models a folder that was made there, or a link to one elsewhere. Light to import."""
 
-import errno
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from safetensors import SafetensorError
 
 from engine.errors import ModelError
 from engine.models.download import Wheel, from_hub
-from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts, read_json
+from engine.models.folder import BUILT_IN, MADE, NAME, TINY, home, kept, read_facts
 from engine.own_folders import locked
 
 __all__ = ["BUILT_IN", "DOWNLOADS", "KnownModel", "add", "get", "kept", "known_models", "remove"]
@@ -69,8 +68,6 @@ def add(path: Path, name: str | None = None, say: Say = print) -> Path:
             _unpack(path, scratch, say)
         return _place(name)
     read_facts(path)
-    if "model" not in read_json(path / "tokenizer.json"):
-        raise ModelError(f"{path}: tokenizer.json has no tokenizer in it; copy or download it anew")
     if not str(path.resolve()).isprintable():
         raise ModelError(f"{str(path.resolve())!a}: its path cannot be shown; give the folder another name")
     with _as_model_error(_place(name)):
@@ -157,8 +154,8 @@ def _unpack(file: Path, scratch: Path, say: Say) -> None:
 
 @contextmanager
 def _made(name: str, download: str | None = None) -> Iterator[Path]:
-    """A folder to work in, whose ``made`` becomes the model at the end. What has come of the ``download``, of that name, is kept for the
-    next one if it breaks off, unless the disk is full."""
+    """A folder to work in, whose ``made`` becomes the model at the end. What there is in it of the ``download``, of that name, is kept for
+    the next one if it breaks off."""
     resumable = download is not None
     with _as_model_error(_place(name)), _locked(name) as scratch:
         made, source = scratch / "made", scratch / "source"
@@ -172,9 +169,6 @@ def _made(name: str, download: str | None = None) -> Iterator[Path]:
             yield scratch
             read_facts(made)
             made.rename(_place(_free(name)))
-        except OSError as error:
-            resumable = resumable and error.errno not in (errno.ENOSPC, errno.EDQUOT)
-            raise
         finally:
             if not (resumable and made.is_dir()):
                 shutil.rmtree(scratch)

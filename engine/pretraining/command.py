@@ -217,7 +217,7 @@ def _tell(event: AnyEvent) -> None:
     elif isinstance(event, Log) and event.level != "error":  # which is the last word of the command
         print(event.message, flush=True)
     elif isinstance(event, DrafterPretrained):
-        loss = f"loss {event.loss:.3f}" if event.microsteps else "without training"
+        loss = "without training" if event.loss is None else f"loss {event.loss:.3f}"
         whole = "" if event.done else f" of about {event.end / 60:.1f}"  # the last round ends when it ends
         print(
             f"round {event.round}  {event.seconds / 60:.1f}{whole} min  {event.responses} responses  "

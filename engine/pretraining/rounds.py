@@ -258,7 +258,7 @@ class Pretraining:
             response_tokens=state.response_tokens,
             microsteps=sum(microsteps),
             tokens=sum(share.tokens for share in shares),
-            loss=fmean([share.loss for share in shares], microsteps) if any(microsteps) else 0.0,
+            loss=fmean([share.loss for share in shares], microsteps) if any(microsteps) else None,
             held_out=judged.accepted,
             top1=judged.top1,
             top3=judged.top3,

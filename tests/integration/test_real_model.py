@@ -1,19 +1,22 @@
 """A pretrained model that nobody here made, as a user gets it: downloaded by name, drafted for, and equal to plain decoding to the bit."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from trained_drafters import trained
+from transformers import PreTrainedModel
 
-from engine.config import StrategyConfig
+from engine.config import RolloutConfig, StrategyConfig
 from engine.config.task import MathConfig
-from engine.drafter.eagle3 import make_drafter
+from engine.drafter.eagle3 import first_drafter
 from engine.errors import ModelError
 from engine.models import library
 from engine.models.folder import home
 from engine.models.load import end_tokens, load_model, load_tokenizer, resolve
-from engine.rollout.interface import Request, Sampling
+from engine.rollout.interface import Completion, Request, Sampling
 from engine.rollout.native.from_model import engine_from_model, fixed_strategy
 from engine.tasks.registry import build_task
 
@@ -45,9 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(os.environ.get("LONGTAIL_OFFLINE") == "true", reason="LONGTAIL_OFFLINE: nothing is downloaded")
 def test_it_writes_what_plain_decoding_writes_whoever_drafts(folder: Path) -> None:
-    """With a drafter of random weights and a draft vocabulary, whose drafts are rejected, and with n-grams, some of which are accepted:
-    either leave no trace, in both types that a model has on a CPU."""
-    torch.manual_seed(0)
+    """With a drafter that has learned a little and has a draft vocabulary, and with n-grams: of either some drafts are accepted and some
+    rejected, and they leave no trace, in both types that a model has on a CPU, whatever is decoded together."""
     model, tokenizer = load_model(folder, torch.bfloat16), load_tokenizer(folder)
     ends = end_tokens(model, tokenizer)
     assert ends == {tokenizer.convert_tokens_to_ids("<|im_end|>")}
@@ -55,16 +57,26 @@ def test_it_writes_what_plain_decoding_writes_whoever_drafts(folder: Path) -> No
     given = [prompts[0].tokens, prompts[0].tokens, prompts[1].tokens, tuple(tokenizer(COUNTING.rstrip()).input_ids)]
     requests = [Request(number, max(number - 1, 0), tokens) for number, tokens in enumerate(given)]
     sampling = Sampling(0.7, 0.95, max_new_tokens=20)
-    drafter = make_drafter("eagle", model.config, torch.arange(0, 8192)).state_dict()
+    drafter: dict[str, torch.Tensor] = {}
     for dtype, strategies in STRATEGIES.items():
         plain = engine_from_model(model, ends, None, dtype=dtype).generate(requests, sampling)
         assert len({completion.tokens for completion in plain}) == 4
         texts = [str(tokenizer.decode(list(completion.tokens))).lower() for completion in plain]
         assert any(word in text for text in texts for word in ("the", "we", "to"))
-        for strategy in strategies:
-            engine = engine_from_model(model, ends, fixed_strategy(strategy), drafter, dtype=dtype)
-            found = engine.generate(requests, sampling)
-            assert [(each.tokens, each.logprobs) for each in found] == [(each.tokens, each.logprobs) for each in plain], (dtype, strategy)
+        drafter = drafter or learned(model, plain)
+        for together, strategy in enumerate(strategies, start=2):
+            rollout = RolloutConfig(max_batch=together)
+            engine = engine_from_model(model, ends, fixed_strategy(strategy), drafter, dtype=dtype, rollout=rollout)
+            found = {each.request.id: (each.tokens, each.logprobs) for each in engine.generate(requests[::-1], sampling)}
+            assert found == {each.request.id: (each.tokens, each.logprobs) for each in plain}, (dtype, strategy)
             told = engine.take_statistics()
-            assert told.drafted_by_position[0]
-            assert strategy.drafter == "eagle" or min(sum(told.ngram_drafted_by_position), sum(told.ngram_accepted_by_position)) > 0
+            accepted = told.ngram_accepted_by_position if strategy.drafter == "ngram" else told.accepted_by_position
+            assert 0 < sum(accepted) < sum(told.drafted_by_position)
+
+
+def learned(model: PreTrainedModel, plain: Sequence[Completion]) -> dict[str, torch.Tensor]:
+    """A drafter that has seen a part of ``plain``, and drafts from the tokens of all and as many others."""
+    torch.manual_seed(0)
+    written = {token for completion in plain for token in completion.tokens}
+    vocabulary = torch.tensor(sorted(written.union(range(512))))
+    return trained(first_drafter("eagle", model, vocabulary), "eagle", model, plain[:3], times=10)

@@ -4,7 +4,6 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from models_for_tests import make_random_model
 from engine.config import RunConfig, parse
 from engine.errors import ConfigError, DataError, ModelError
 from engine.models.folder import DRAFTER
-from engine.preflight import check, check_light, check_overlap
+from engine.preflight import _check_memory, check, check_light, check_overlap
 
 SAMPLE = Path(__file__).parents[1] / "data" / "gsm8k_sample.jsonl"
 
@@ -219,9 +218,18 @@ def test_sglang_generates_nothing_beside_an_update(random_model: Path) -> None:
 
 def test_more_workers_than_the_machine_has_memory_for(random_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Which would be started one after the other, until nothing else moves."""
-    monkeypatch.setattr("engine.preflight.virtual_memory", lambda: SimpleNamespace(total=24 * 2**30))
+    monkeypatch.setattr("engine.cluster.host_memory.total", lambda: 24 * 2**30)
     check(config(random_model, cluster={"workers": 96}, algorithm={"prompts_per_step": 100}))
     many = {"workers": 97}
     with pytest.raises(ConfigError, match=r"^cluster\.workers: 97 workers .* 24 GiB of memory have room for 96 at most"):
         check(config(random_model, cluster=many, algorithm={"prompts_per_step": 100}))
     check(config(random_model, cluster=many | {"ray_address": "10.0.0.1:6379"}, algorithm={"prompts_per_step": 100}))
+    sharing = parse(
+        {
+            "algorithm": {"prompts_per_step": 49},
+            "cluster": {"workers": 49},
+            "rollout": {"engine": "sglang", "sglang": {"tensor_parallel": 2}},
+        }
+    )
+    with pytest.raises(ConfigError, match=r"49 workers of 2 processes each .* have room for 48 at most"):
+        _check_memory(sharing)

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from engine.bench.gpu import host_memory
 from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import Part, Scale
 from engine.bench.gpu.trained_models import GROUP, OFFLOADED, Trained, choose, configuration, planned
+from engine.cluster import host_memory
 from engine.cluster.worker import Worker
 from engine.config.task import CountdownConfig
 from engine.models.load import load_tokenizer

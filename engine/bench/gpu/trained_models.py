@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from engine.bench.gpu import host_memory
 from engine.bench.gpu.parts import Scale
+from engine.cluster import host_memory
 from engine.config import RunConfig
 from engine.models.enlarge import enlarged_config
 from engine.models.folder import DRAFTER, TINY

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from psutil import virtual_memory
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.checkpoint import storage
 from engine.checkpoint.buffer_files import BufferFiles
 from engine.checkpoint.drafter_snapshots import SessionProgress, Snapshot, SnapshotWriter, newest_snapshot
+from engine.cluster import host_memory
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.config import RunConfig
 from engine.drafter.data_buffer import DataBuffer, Entry, Lost, enough_bytes, most_bytes
@@ -62,7 +62,7 @@ class SpotTraining:
             drafter = drafter_of(weights, target.config).to(device)
         self._target = target
         longest = config.rollout.max_prompt_tokens + config.rollout.max_new_tokens
-        memory = virtual_memory().total // config.cluster.workers
+        memory = host_memory.total() // config.cluster.workers
         enough = enough_bytes(longest, feature_width(recipe.kind, target.config.hidden_size), memory)
         if config.drafter.pretrain_minutes:  # which goes through all that was written, again and again
             enough = most_bytes(memory)

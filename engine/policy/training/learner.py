@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.config.algorithm import AlgorithmConfig
 from engine.drafter.feature_capture import FeatureCapture
 from engine.drafter.kind import DrafterKind, captured_layers
-from engine.errors import ModelError
+from engine.errors import ConfigError
 from engine.models.host_to_device import to_device
 from engine.policy.algorithms.learning_rate import learning_rate
 from engine.policy.algorithms.losses import Tokens
@@ -115,7 +115,7 @@ class Learner:
         learning_rate and, if there was an update, loss, the mean over updates weighted by their size; means over the tokens of all
         workers: kl, where there is a reference, and clip_share; over those with a gradient, if there are any, entropy and logprob_gap (to
         the rollout's); and gradient_norm before clipping, the mean over updates. An update whose gradient is not finite is left out, and
-        counts for nothing but skipped_updates. ModelError, on every worker, after more than MOST_SKIPPED in a row.
+        counts for nothing but skipped_updates. ConfigError, on every worker, after more than MOST_SKIPPED in a row.
         """
         rate = learning_rate(self._config, step)
         for parameters in self._optimizer.param_groups:
@@ -156,9 +156,9 @@ class Learner:
         """Makes the update, unless its gradient, of ``norm``, is not finite; that is so on all workers or on none."""
         self._skipped = 0 if isfinite(norm) else self._skipped + 1
         if self._skipped > MOST_SKIPPED:
-            raise ModelError(
-                f"the gradient norm of the policy is {norm}, the {self._skipped}th time in a row: training has diverged; "
-                "lower the learning rate"
+            raise ConfigError(
+                f"algorithm.learning_rate: with {self._config.learning_rate:g} the gradient norm of the policy is {norm}, the "
+                f"{self._skipped}th time in a row: training has diverged; lower it, and begin anew"
             )
         if not self._skipped:
             self._optimizer.step()

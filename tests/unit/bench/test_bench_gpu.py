@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 from sizes import only_with_all
 
 from engine.bench.gpu import __main__ as command
-from engine.bench.gpu import host_memory, learner_step, process, sglang_plugin, trained_models
+from engine.bench.gpu import learner_step, process, sglang_plugin, trained_models
 from engine.bench.gpu.models import folders
 from engine.bench.gpu.parts import EMULATED, FULL, MINUTES, Part
 from engine.bench.provenance import ROOT, save
@@ -181,15 +181,6 @@ def test_features_of_models_that_are_made_keep_their_size(tmp_path: Path) -> Non
     norm = "model.norm.weight"
     assert load_file(model / "model.safetensors")[norm].max() == load_file(TINY / "model.safetensors")[norm].max()
     assert read_config(drafter)["target_ties_embeddings"] is False
-
-
-def test_a_container_s_limit_counts(tmp_path: Path) -> None:
-    """But not what its caches of files hold."""
-    (tmp_path / "memory.max").write_text("max\n")
-    assert host_memory.free(tmp_path) > 10**7
-    for name, text in {"max": "10000000\n", "current": "9000000\n", "stat": "anon 7\ninactive_file 1000\nactive_file 234\n"}.items():
-        (tmp_path / f"memory.{name}").write_text(text)
-    assert host_memory.free(tmp_path) == 1_001_234
 
 
 def test_sglang_finds_our_plugin_without_a_package(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import ctypes
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -49,7 +48,7 @@ def heap() -> Iterator[Heap]:
 @pytest.fixture
 def spacious(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has much left."""
-    monkeypatch.setattr("engine.cluster.free_memory.virtual_memory", lambda: SimpleNamespace(available=2**40))
+    monkeypatch.setattr("engine.cluster.host_memory.free", lambda: 2**40)
 
 
 def resident() -> int:
@@ -97,7 +96,7 @@ def test_it_goes_back_once_there_is_more_than_updates_need(heap: Heap) -> None:
 
 
 def test_it_goes_back_where_the_machine_has_little_left(heap: Heap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.cluster.free_memory.virtual_memory", lambda: SimpleNamespace(available=resident() // 2))
+    monkeypatch.setattr("engine.cluster.host_memory.free", lambda: resident() // 2)
     memory = FreeMemory()
     for _ in range(2):
         memory.after_update()

@@ -63,7 +63,7 @@ def test_the_object_store_leaves_memory_for_all_else(monkeypatch: pytest.MonkeyP
     store is larger than what is available."""
     monkeypatch.setattr("engine.cluster.ray_session.SHARED_MEMORY", Path("/"))
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=shared * 2**30))
-    monkeypatch.setattr("engine.cluster.ray_session.virtual_memory", lambda: SimpleNamespace(available=available * 2**30), raising=False)
+    monkeypatch.setattr("engine.cluster.host_memory.free", lambda: available * 2**30)
     assert object_store_bytes() == expected
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import pytest
 import torch
 import torch.distributed as dist
-from psutil import virtual_memory
 from transformers import AutoConfig
 
 from engine.cluster.cache_lending import CacheLending
@@ -154,10 +153,14 @@ def pretraining_worker(model: Path) -> Worker:
     return Worker(0, asked.model_copy(update={"drafter": DrafterConfig(path=None, pretrain_minutes=1)}), "")
 
 
-def test_a_pretraining_has_the_buffers_share_of_memory_and_tells_what_did_not_fit(random_model: Path) -> None:
+def test_a_pretraining_has_the_buffers_share_of_memory_and_tells_what_did_not_fit(
+    random_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's limit is below what the machine has."""
+    monkeypatch.setattr("engine.cluster.host_memory.total", lambda: 4 * 2**30)
     worker = pretraining_worker(random_model)
     assert worker.spot
-    assert worker.spot._buffer.limit == most_bytes(virtual_memory().total)
+    assert worker.spot._buffer.limit == most_bytes(4 * 2**30) == 2**29
     worker.spot._buffer.limit = 3 * 27 * bytes_per_token(worker._model_config.hidden_size)
     requests = [Request(index, index, (3 + index, 5, 7)) for index in range(8)]
     first, again = (worker.pretrain(number, requests, Sampling(max_new_tokens=24), None, 60.0) for number in (0, 1))

@@ -271,3 +271,14 @@ def test_features_are_kept_in_bf16() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         buffer.add(0, [1, 2, 3, 4, 5], 2, torch.ones(4, WIDTH, dtype=dtype))
     assert {entry.features.dtype for entry in buffer.held_out(10)} == {torch.bfloat16}
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_features_that_are_not_finite_are_not_kept(value: float) -> None:
+    """Nobody could be trained with them: every session until they are dropped would fail."""
+    buffer, features = DataBuffer(2**20), torch.randn(9, WIDTH)
+    features[4, 2] = value
+    buffer.add(0, range(10), PROMPT, features)
+    assert (len(buffer), buffer.bytes) == (0, 0)
+    add(buffer, 0, 8)
+    assert len(buffer) == 1

@@ -6,7 +6,6 @@ import os
 import shutil
 import zipfile
 from collections.abc import Callable
-from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -146,67 +145,6 @@ def test_a_download_has_its_name_for_itself(models: Path) -> None:
         assert left(models) == [".smollm2-135m.part"]
     finally:
         os.close(folder)
-
-
-def test_what_cannot_be_had_is_said_in_a_line(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelError, match=r"owner/name cannot be had from the Hugging Face hub \(.*longtail models add FOLDER$") as refusal:
-        get("owner/name", say=lambda _: None)
-    assert "\n" not in str(refusal.value)
-    assert left(models) == []
-    for impossible in ("../up", "a/b..c", "a/b--c"):
-        with pytest.raises(ModelError, match=f"{impossible} cannot be a model's name on the Hugging Face hub: "):
-            get(impossible, "mine", say=lambda _: None)
-    assert left(models) == []
-    with pytest.raises(ModelError, match=r"there is no gpt9 to get, but smollm2-135m and any OWNER/NAME"):
-        get("gpt9")
-
-
-def test_a_download_goes_on_with_what_came_of_the_same_model_only(
-    random_model: Path, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(repository: str, folder: Path) -> None:
-        folder.mkdir(exist_ok=True)
-        (folder / f"of {repository.partition('/')[0]}").touch()
-        raise ModelError("the network is gone")
-
-    def whole(_: str, folder: Path) -> None:
-        shutil.copytree(random_model, folder, dirs_exist_ok=True)
-
-    for owner in ("one", "other"):
-        monkeypatch.setattr(library, "from_hub", broken)
-        with pytest.raises(ModelError, match="the network is gone"):
-            get(f"{owner}/model", say=lambda _: None)
-    assert left(models / ".model.part" / "made") == ["of other"]
-    monkeypatch.setattr(library, "from_hub", whole)
-    assert "of other" in left(get("other/model", say=lambda _: None))
-    assert left(models) == ["model"]
-
-
-def test_what_is_of_no_use_is_told_before_the_weights_come_and_leaves_nothing(
-    random_model: Path, tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub, came = Path(shutil.copytree(random_model, tmp_path / "hub")), list[str]()
-
-    def snapshot_download(_: str, local_dir: Path, allow_patterns: list[str], ignore_patterns: list[str]) -> None:  # noqa: ARG001
-        local_dir.mkdir(parents=True, exist_ok=True)
-        for file in hub.iterdir():
-            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
-                came.append(file.name)
-                shutil.copy(file, local_dir)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    (hub / "model.safetensors").write_bytes(b"cut off")
-    with pytest.raises(ModelError, match="not readable as safetensors"):
-        get("owner/name", say=lambda _: None)
-    assert left(models) == []
-    came.clear()
-    (hub / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match=r"no tokenizer \(tokenizer\.json\)"):
-        get("owner/name", say=lambda _: None)
-    assert left(models) == []
-    assert "config.json" in came
-    assert "model.safetensors" not in came
 
 
 def test_a_folder_that_cannot_be_trained_gets_no_name(random_model: Path, tmp_path: Path, models: Path) -> None:

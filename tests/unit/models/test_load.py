@@ -82,6 +82,16 @@ def test_missing_file(folder: Path, file: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "message"), [("", "not readable as JSON"), ('{"model": {', "not readable as JSON"), ("{}", "no tokenizer in it")]
+)
+def test_a_tokenizer_that_was_cut_off_is_seen_at_once(folder: Path, text: str, message: str) -> None:
+    read_facts(folder)
+    (folder / "tokenizer.json").write_text(text)
+    with pytest.raises(ModelError, match=rf"tokenizer\.json: .*{message}"):
+        read_facts(folder)
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         (
@@ -210,8 +220,7 @@ def test_a_chat_template_that_takes_no_question(folder: Path, template: str) -> 
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("tokenizer.json", ""),
-        ("tokenizer.json", "{}"),
+        ("tokenizer.json", {"model": {}}),
         ("tokenizer_config.json", "{"),
         ("generation_config.json", "[]"),
         ("config.json", {"num_hidden_layers": 4}),

@@ -225,6 +225,6 @@ def test_another_rate_goes_on_from_the_first_responses_until_a_round_is_over(tmp
 def test_a_round_without_a_step_has_no_loss(capsys: pytest.CaptureFixture[str], microsteps: int, told: str) -> None:
     counts = dict.fromkeys(("responses", "response_tokens", "tokens", "held_out", "top1", "top3", "vocabulary", "drafter_version"), 1)
     times = {"seconds": 20.0, "limit": 20.0, "end": 20.0, "accept_length": 1.5}
-    loss = 1.25 if microsteps else 0.0
+    loss = 1.25 if microsteps else None
     _tell(DrafterPretrained(round=2, done=True, microsteps=microsteps, loss=loss, **counts, **times))
     assert told in capsys.readouterr().out

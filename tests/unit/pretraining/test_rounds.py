@@ -206,6 +206,17 @@ def test_what_has_no_response_in_time_can_train_all_the_same(clock: Clock, tmp_p
     assert max(group.rates) > 0.5
 
 
+def test_a_round_without_a_step_has_no_loss(clock: Clock, tmp_path: Path) -> None:
+    """0 would be the best there is."""
+
+    class Resting(Group):
+        def pretrain(self, number: int, *more: Any) -> list[PretrainingRound]:
+            return [replace(share, microsteps=int(number == 1)) for share in super().pretrain(number, *more)]
+
+    first, *later = (event.loss for event in rounds(1, Resting(clock), tmp_path) if isinstance(event, DrafterPretrained))
+    assert (first, set(later)) == (1.0, {None})
+
+
 def test_a_drafter_that_diverges_is_not_published_and_says_what_to_do(clock: Clock, tmp_path: Path) -> None:
     group = Group(clock)
     group.loss = nan

@@ -3,17 +3,25 @@
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from bare_model import make_bare_model
 from typer.testing import CliRunner
 
 from backend import cli
-from engine.interruption import INTERRUPTS
 from longtail import Longtail
+
+PIP = """
+import os, pathlib, signal, sys, tempfile, time
+pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()}\\n{tempfile.mkdtemp()}")
+os.kill(os.getppid(), signal.SIGTERM)
+time.sleep(600)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -89,23 +97,31 @@ def test_a_tokenizer_that_cannot_be_read_is_told_when_the_model_is_added(tmp_pat
     assert names(models("--json")[1]) == ["tiny", "small"]
 
 
-@pytest.mark.parametrize("command", ["get", "add"])
-def test_what_is_told_to_end_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    made, before = tmp_path / "made", {number: signal.getsignal(number) for number in INTERRUPTS}
+@pytest.mark.usefixtures("kept_signals")
+def test_a_download_that_is_told_to_end_leaves_neither_pip_nor_its_files(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.models.download._pip", lambda: [sys.executable, "-c", PIP, str(tmp_path / "pip")])
+    monkeypatch.setattr("engine.interruption.ALONE", 0.2)
+    code, out, _ = models("get", "smollm2-135m")
+    assert (code > 0, "a run takes it" in out) == (True, False)
+    pid, folder = (tmp_path / "pip").read_text().splitlines()
+    assert not psutil.pid_exists(int(pid))
+    assert not Path(folder).exists()
+    assert list((home / "models").iterdir()) == []
 
-    def told(*_: object) -> None:
-        made.mkdir()
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-        finally:
-            made.rmdir()
 
-    monkeypatch.setattr(f"engine.models.library.{command}", told)
-    try:
-        code, out, _ = models(command, "smollm2-135m")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert code
-    assert "a run takes it" not in out
-    assert not made.exists()
+@pytest.mark.usefixtures("kept_signals")
+def test_a_model_that_is_being_made_when_that_is_told_to_end_leaves_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unpack(_: Path, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "config.json").touch()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr("engine.models.gguf_folder.unpack", unpack)
+    (tmp_path / "mine.gguf").write_bytes(b"GGUF")
+    code, out, _ = models("add", str(tmp_path / "mine.gguf"))
+    assert (code > 0, "making a model folder of it" in out, "a run takes it" in out) == (True, True, False)
+    assert list((home / "models").iterdir()) == []

@@ -16,7 +16,7 @@ from engine.config.algorithm import AlgorithmConfig
 from engine.config.learner import LearnerConfig
 from engine.drafter.kind import DrafterKind
 from engine.drafter.offline_training import hidden_states
-from engine.errors import CheckpointError, ModelError
+from engine.errors import CheckpointError, ConfigError
 from engine.models.onednn_linear import OneDNNLinear
 from engine.policy.algorithms.advantages import group_normalised
 from engine.policy.training.balance import balance
@@ -303,7 +303,8 @@ def test_an_update_whose_gradient_is_not_a_number_is_left_out_but_not_again_and_
         before = subject.policy.checksum()
     for step in range(MOST_SKIPPED):
         subject.update(spoilt(rows), subject.infer(rows), step)
-    with pytest.raises(ModelError, match="lower the learning rate"):
+    told = r"^algorithm\.learning_rate: with 0\.01 the gradient norm .* nan, the 4th time in a row: .*; lower it, and begin anew$"
+    with pytest.raises(ConfigError, match=told):
         subject.update(spoilt(rows), subject.infer(rows), MOST_SKIPPED)
     assert subject.policy.checksum() == before
 
