@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 
-from engine.checkpoint.run_folder import EVENTS, UNFINISHED_ARTIFACTS
+from engine.checkpoint.run_folder import ARTIFACTS, EVENTS, UNFINISHED_ARTIFACTS
 from engine.checkpoint.storage import Fence, unfenced, writing
 from engine.checkpoint.verification import sha256_of
 from engine.cluster.worker_group import WorkerGroup
@@ -27,7 +27,7 @@ def export(config: RunConfig, workers: WorkerGroup, out: Path, fence: Fence = un
     """Writes folders and zips to ``out``/artifacts: the drafter only if the run speculates, the policy only if it was trained. They are
     made aside, and put into their place unless ``fence`` raises: the drafter first, as the disk may have no room for the policy's zip."""
     fence()
-    folder, card = out / "artifacts", _card(config, out)
+    folder, card = out / ARTIFACTS, _card(config, out)
     with _aside(out) as aside:
         made = workers.export(aside, card)
         with writing(folder):

@@ -46,6 +46,7 @@ def course(runs: Sequence[Runs], width: int) -> dict[str, Any]:
     ratios = window_ratios(middle["plain"], middle["tlt"], width)
     pairs = list(zip(seconds["plain"], seconds["tlt"], strict=True))
     return {
+        "seeds": len(runs),
         "steps": len(middle["tlt"]),
         "wall_s": {arm: spread([sum(each) for each in of_seeds]) for arm, of_seeds in seconds.items()},
         "speedup": spread([sum(plain) / sum(tlt) for plain, tlt in pairs]),

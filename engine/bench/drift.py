@@ -58,6 +58,7 @@ def course(runs: Sequence[Runs]) -> dict[str, Any]:
     count = len(curves["tlt"])
     ends = [count * mark // MARKS for mark in range(1, MARKS + 1)]
     return {
+        "seeds": len(runs),
         "steps": count,
         "wall_s": {arm: curve[-1] for arm, curve in curves.items()},
         "wall_range_s": {arm: spread([wall[arm][-1] for wall in walls]) for arm in ARMS},

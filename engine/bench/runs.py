@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from engine.checkpoint.run_folder import ARTIFACTS, CHECKPOINTS, EVENTS
 from engine.errors import LongtailError
 from engine.events import AnyEvent, DrafterTrained, RunFinished, StepFinished, read
 from engine.interruption import run_child
@@ -30,7 +31,7 @@ def run_engine(folder: Path, config: Mapping[str, Any], artifacts: bool = False)
     code, said = run_child(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     if code:
         raise LongtailError(f"the run in {folder.name} failed: {said[-2000:]}")
-    for large in ("checkpoints",) if artifacts else ("checkpoints", "artifacts"):
+    for large in (CHECKPOINTS,) if artifacts else (CHECKPOINTS, ARTIFACTS):
         shutil.rmtree(folder / large)
     events = finished(folder, config)
     print(f"{folder.name}: {[round(step.seconds, 2) for step in steps(events)]} s a step", flush=True)
@@ -42,7 +43,7 @@ def finished(folder: Path, config: Mapping[str, Any]) -> list[AnyEvent]:
     file = folder / CONFIG
     if not file.exists() or yaml.safe_load(file.read_text(encoding="utf-8")) != config:
         return []
-    path = folder / "events.jsonl"
+    path = folder / EVENTS
     events = list(read(path)) if path.exists() else []
     return events if events and isinstance(events[-1], RunFinished) else []
 

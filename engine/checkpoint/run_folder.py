@@ -3,6 +3,7 @@
 EVENTS = "events.jsonl"
 CHECKPOINTS = "checkpoints"
 PRETRAINING = "pretraining"
+ARTIFACTS = "artifacts"
 STOP = "stop"
 """A file that asks the run to stop at the next step boundary."""
 UNFINISHED_ARTIFACTS = ".artifacts."

@@ -59,13 +59,13 @@ class StepFinished(Event):
     """One RL step: durations in seconds by phase (rollout, reward, inference, update, sync) and scalar metrics.
 
     Metrics: reward_mean, reward_std, prompt_tokens and response_tokens (means), tokens_per_second, accept_length (with the target's own
-    token; 1.0 when plain), idle_seconds, trained_seconds (idle worker time, and the part of it spent training the drafter), loss, kl,
-    entropy, gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate, drafter_version, target_drift
-    (relative change of the target's weights since the drafter was last trained), sync_seconds and sync_bytes (of the target's weights into
-    the engines: the slowest worker's time, checks included, and what all workers took), generated_tokens (of the rollout), preemptions (how
-    often a response had to wait again, as the native engine's cache was full), worker/N/tokens_per_second (while worker N generates),
-    skipped_updates (left out, as their gradient was not finite; where there are none it is missing); for what the responses teach see
-    ``engine.telemetry.learning_signal``, for what decoding took and would have taken otherwise (decode_seconds)
+    token; 1.0 when plain), idle_seconds (of workers: in the rollout, neither generating nor inferring), trained_seconds (the part spent on
+    the drafter), loss, kl, entropy, gradient_norm, clip_share, logprob_gap (mean |rollout - training log-prob|), learning_rate,
+    drafter_version, target_drift (relative change of the target's weights since the drafter was last trained), sync_seconds and sync_bytes
+    (of the target's weights into the engines: the slowest worker's time, checks included, and what all workers took), generated_tokens (of
+    the rollout), preemptions (how often a response had to wait again, as the native engine's cache was full), worker/N/tokens_per_second
+    (while worker N generates), skipped_updates (left out, as their gradient was not finite; where there are none it is missing); for what
+    the responses teach see ``engine.telemetry.learning_signal``, for what decoding took and would have taken otherwise (decode_seconds)
     ``engine.telemetry.decode_savings``. What was not measured is left out: kl without algorithm.kl_coefficient, preemptions of SGLang, and
     what the update brings where there was none. With rollout.scheduling also forecast_correlation (of predicted and true lengths),
     stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that the next step goes on

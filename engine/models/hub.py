@@ -1,9 +1,12 @@
 """``python -m engine.models.hub OWNER/NAME FOLDER``: a model of the Hugging Face hub, in a process that may be killed at any time."""
 
 import errno
+import os
 import shutil
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from engine.models.folder import check_architecture, check_tokenizer, read_confi
 SMALL_FILES = ["*.json", "*.jinja", "*.txt", "LICENSE*", "README.md"]
 FILES = [*SMALL_FILES, "model*.safetensors"]
 FULL = (errno.ENOSPC, errno.EDQUOT)
+LOOKS = 0.5
+"""Seconds between two looks whether the parent is still there."""
 
 
 def download(repository: str, folder: Path) -> None:
@@ -54,9 +59,17 @@ def _checked(folder: Path, check: Callable[[Path], object]) -> None:
         raise
 
 
+def _end_with(parent: int) -> None:
+    """Whoever began the download holds the lock of its folder, and may be killed."""
+    while os.getppid() == parent:
+        time.sleep(LOOKS)
+    os._exit(1)
+
+
 def main(repository: str, folder: str) -> int:
     """The exit code; what a user should read goes to standard output, as progress goes to the other one."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # else it waits for its threads, and then has a traceback to show
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         download(repository, Path(folder))
     except ModelError as error:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoint.run_folder import ARTIFACTS, CHECKPOINTS, PRETRAINING
 from engine.checkpoint.verification import newest, sha256_of
 from engine.config import RunConfig, parse
 from engine.config.task import GENERATED
@@ -20,7 +21,7 @@ RUN, CONFIG, GIVEN = "training", "config.json", "given.sha256"
 """The run's folder in that of the drafter: what it goes on from, and its events; what it is of; and of which content of the file given."""
 DONE = "config.json"
 """Of the drafter's files the last that is written: where it is, there is a drafter."""
-LARGE = ("pretraining", "checkpoints", "artifacts")
+LARGE = (PRETRAINING, CHECKPOINTS, ARTIFACTS)
 """What the run would go on from, hidden states of responses among it: of no use once there is a drafter."""
 MOST_WORKERS = 4
 DRAFTER = ("recipe", "path", "draft_vocabulary", "pretrain_responses")
@@ -70,7 +71,7 @@ def train(options: argparse.Namespace) -> None:
         except (KeyboardInterrupt, StoppedError):
             raise StoppedError(f"stopped; the same command goes on after the last round that is in {folder}") from None
         with writing(options.out):
-            for file in sorted((folder / "artifacts" / "drafter").iterdir(), key=lambda file: file.name == DONE):
+            for file in sorted((folder / ARTIFACTS / "drafter").iterdir(), key=lambda file: file.name == DONE):
                 shutil.copy(file, part := options.out / f".{file.name}.part")
                 part.replace(options.out / file.name)
         _remove_large(folder)
@@ -113,7 +114,7 @@ def _has_files(folder: Path) -> bool:
 def _goes_on(config: RunConfig, file: Path) -> bool:
     """Whether an earlier attempt is to be gone on with. ConfigError if that was for something else; only time and workers may change."""
     wanted, given = config.model_dump(mode="json"), _checksum(config)
-    if file.exists() and (file.parent / "pretraining").exists():
+    if file.exists() and (file.parent / PRETRAINING).exists():
         try:
             begun = parse(json.loads(file.read_text(encoding="utf-8"))).model_dump(mode="json")  # with what is new since then
         except (ValueError, ConfigError):
@@ -121,7 +122,7 @@ def _goes_on(config: RunConfig, file: Path) -> bool:
         for name in ("model", "task", "rollout", "seed"):
             if begun[name] != wanted[name]:
                 raise ConfigError(f"--out: {file.parent} is of a training with another {name}; choose another folder, or remove that")
-        for name in DRAFTER + (RATES if _trained(file.parent / "pretraining") else ()):
+        for name in DRAFTER + (RATES if _trained(file.parent / PRETRAINING) else ()):
             if begun["drafter"][name] != wanted["drafter"][name]:
                 other = f"{file.parent} is of a training with another drafter.{name}, {begun['drafter'][name]!r}"
                 raise ConfigError(f"--out: {other}; choose another folder, or remove that")

@@ -10,7 +10,14 @@ from sizes import only_with_all
 from engine.bench import __main__ as command
 from engine.bench import word_problems
 from engine.bench.word_problems import Size
+from engine.checkpoint.run_folder import EVENTS
 from engine.config import merged
+from engine.events import Sample, read
+
+
+def written(run: Path) -> list[tuple[str, float]]:
+    """Samples of responses, with their length."""
+    return [(event.response, event.tokens) for event in read(run / EVENTS) if isinstance(event, Sample)]
 
 
 @only_with_all
@@ -32,5 +39,6 @@ def test_both_arms_write_the_same_and_all_is_measured(
     assert set(found) == {"facts", "curves"} | told
     assert found["same_steps"] == 2
     assert found["curves"]["plain"] == found["curves"]["tlt"]
+    assert written(tmp_path / "runs" / "plain") == written(tmp_path / "runs" / "tlt") != []
     assert set(found["first_steps"]) == set(found["all_steps"]) == {"rollout_share", "rollout_speedup", "e2e"}
     assert set(found["accept"]) == {"base", "static", "adaptive"}

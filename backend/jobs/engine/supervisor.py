@@ -159,8 +159,10 @@ class Supervisor:
 
     def _read_the_rest(self, interruption: Literal["cancelled", "handed_over"] | None) -> bool:
         """Whether all events are read that the engine has left. Who shuts down does not wait for that: the next attempt reads on."""
-        hurries = self._stopping.is_set() and interruption != "cancelled"
-        return self._ingestor.drain(self._keep_lease, self._settings.poll_seconds if hurries else inf)
+        while not self._ingestor.drain(self._keep_lease, self._settings.poll_seconds):
+            if self._stopping.is_set() and interruption != "cancelled":
+                return False
+        return True
 
     def _hold(self, engine: subprocess.Popen[bytes]) -> None:
         """Keeps the lease, of which ``kill_on_worker_loss`` hears."""

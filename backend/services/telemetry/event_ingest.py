@@ -100,14 +100,14 @@ class EventIngestor:
             self._offset, self._seq = end, seq
 
     def drain(self, keep_lease: Callable[[], object] = lambda: None, seconds: float = inf) -> bool:
-        """Ingests the complete lines that are there by now, every one unless that takes longer than ``seconds``: then it returns False.
+        """Ingests the complete lines that are there by now. False if that took longer than ``seconds`` and some are left.
         LeaseLostError if the attempt was fenced off. ``keep_lease`` is called in between: a retry of a long run begins with all that was
         told before."""
         end = time.monotonic() + seconds
         while self._pull():
             keep_lease()
             if time.monotonic() > end:
-                return False
+                return not self._read()
         return True
 
     def _pull(self) -> bool:

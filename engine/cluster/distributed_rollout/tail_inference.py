@@ -50,8 +50,15 @@ class TailInference:
         return worker
 
     def spans(self) -> list[ActivitySpan]:
-        """Who inferred when, until now."""
-        return [*self._spans, *map(self._span, self.inferring.values())]
+        """Who inferred when, until now. Between two groups of one worker it may have waited for ``ASK_EVERY``."""
+        joined: list[ActivitySpan] = []
+        for span in sorted((*self._spans, *map(self._span, self.inferring.values())), key=lambda span: (span.worker, span.start)):
+            before = joined[-1] if joined else None
+            if before and before.worker == span.worker and span.start - before.end <= ASK_EVERY:
+                joined[-1] = replace(before, end=span.end)
+            else:
+                joined.append(span)
+        return joined
 
     def _span(self, worker: int) -> ActivitySpan:
         return ActivitySpan(worker, "INFERENCE", self._began[worker], time.time())

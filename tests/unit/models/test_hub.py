@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -43,6 +45,21 @@ def test_a_download_ends_once_it_is_told_to_and_another_goes_on_with_its_files(
     assert read_facts(folder) == read_facts(random_model)
     assert left(models) == ["name"]
     assert ".cache" not in left(folder)
+
+
+@pytest.mark.usefixtures("kept_signals")
+def test_a_download_ends_with_who_began_it(random_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be that killed, when it can end nobody."""
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    begin = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'engine.models.hub', 'owner/name', sys.argv[1]])"
+    with stand_in_hub(random_model) as stand_in:
+        monkeypatch.setenv("HF_ENDPOINT", stand_in.address)
+        with subprocess.Popen([sys.executable, "-c", begin, str(tmp_path / "made")], stderr=subprocess.DEVNULL) as parent:
+            with pytest.raises(KeyboardInterrupt), interruptible():
+                parent.wait(60)
+            parent.kill()
+        assert stand_in.left.wait(10)
 
 
 def test_what_cannot_be_had_is_said_in_a_line(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

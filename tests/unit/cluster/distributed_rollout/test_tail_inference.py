@@ -137,5 +137,10 @@ def test_who_still_infers_has_done_so_until_now(monkeypatch: pytest.MonkeyPatch)
     cluster.now = 103.0
     assert cluster.inference.spans() == [ActivitySpan(1, "INFERENCE", 100.0, 103.0)]
     cluster.inferred()
-    cluster.now = 110.0
-    assert cluster.inference.spans() == [ActivitySpan(1, "INFERENCE", 100.0, 103.0)]
+    for begins, ends in ((103.0 + ASK_EVERY / 2, 105.0), (110.0, 111.0)):
+        cluster.now = begins
+        cluster.inference.remind({1}, [0])
+        cluster.answer([int(begins)], {1})
+        cluster.now = ends
+        cluster.inferred()
+    assert cluster.inference.spans() == [ActivitySpan(1, "INFERENCE", 100.0, 105.0), ActivitySpan(1, "INFERENCE", 110.0, 111.0)]

@@ -207,7 +207,7 @@ def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
 
     monkeypatch.setattr(attempt._ingestor, "drain", drain_and_tell)
     assert attempt.run() == "cancelled"
-    assert read == [0, len(events.read_bytes().splitlines()) - 1]
+    assert (read[0], read[-1]) == (0, len(events.read_bytes().splitlines()) - 1)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +240,38 @@ def test_a_worker_that_shuts_down_leaves_a_long_file_of_events_to_the_next_attem
         attempt._stopping.set()
     assert attempt.run() == state
     assert of(database, run_id).events_seq + 1 == (read or len(events.read_bytes().splitlines()))
+
+
+def test_a_worker_that_is_told_to_shut_down_while_it_reads_the_rest_hands_over_at_once(
+    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0), *step(1))
+    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
+    attempt = supervisor(database, settings, take(database, run_id))
+    monkeypatch.setattr(attempt, "_watch", lambda _: None)
+    kept = iter((False, False, True))
+
+    def keep_lease() -> bool:
+        if next(kept, False):
+            attempt._stopping.set()
+        return False
+
+    monkeypatch.setattr(attempt, "_keep_lease", keep_lease)
+    assert attempt.run() == "queued"
+    assert 1 < of(database, run_id).events_seq + 1 < len(events.read_bytes().splitlines())
+
+
+def test_what_was_read_late_but_wholly_is_no_reason_to_hand_over(database: Database, settings: Settings, run_id: str) -> None:
+    settings = settings.model_copy(update={"poll_seconds": 1e-9})
+    events = settings.run_folder(run_id) / "events.jsonl"
+    events.parent.mkdir(parents=True)
+    write(events, started(), *step(0))
+    attempt = supervisor(database, settings, take(database, run_id))
+    attempt._stopping.set()
+    assert attempt._read_the_rest(None)
 
 
 def test_a_lease_that_is_kept_just_as_the_engine_ends_costs_nothing(database: Database, settings: Settings, run_id: str) -> None:
