@@ -27,7 +27,7 @@ def test_a_drafter_is_trained_from_the_form_to_the_download(page: Page, api: Lon
     page.get_by_role("button", name="Start run").click()
     expect(page).to_have_url(re.compile(r"/run\?id=[0-9a-f]{16}"))
     (run,) = api.runs(q="held drafter").items
-    assert (run.steps, run.config["drafter"]["pretrain_minutes"], run.config["drafter"]["recipe"]) == (0, 10, "eagle3")
+    assert (run.steps, run.config["drafter"]["pretrain_minutes"], run.config["drafter"]["recipe"]) == (0, 10, "hass")
     expect(tab(page, "Pretraining")).to_be_checked()
     expect(page.get_by_text(re.compile(r"drafter: round \d+ · .* left"))).to_be_visible()
     plot = page.locator(".st-key-pretrained-length .js-plotly-plot")
