@@ -17,9 +17,9 @@ from engine.events import AnyEvent, WorkerSpan
 TITLES = {"plain": "plain decoding", "tlt": "Longtail (TLT)"}
 STATES = {
     "BUSY": ("generates responses", "#0072B2"),
-    "TRAINING": ("trains the drafter while it waits", "#009E73"),
+    "TRAINING": ("trains the drafter", "#009E73"),
     "IDLE": ("waits", "#DDDDDD"),
-    "INFERENCE": ("infers meanwhile", "#56B4E9"),
+    "INFERENCE": ("computes log-probs", "#56B4E9"),
     "UPDATE": ("updates the policy", "#E69F00"),
 }
 LEFT, RIGHT = 84, 776
@@ -60,7 +60,7 @@ def _legend(found: Collection[str]) -> Iterator[str]:
     for words, shade in (STATES[state] for state in STATES if state in found):
         yield f'<rect x="{left}" y="14" width="14" height="14" fill="{shade}"/>'
         yield text(left + 20, 26, words)
-        left += 44 + 8 * len(words)
+        left += 38 + 8 * len(words)
 
 
 def _panel(result: Mapping[str, Any], arm: str, top: int, scale: float) -> Iterator[str]:
