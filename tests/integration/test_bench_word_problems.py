@@ -15,7 +15,7 @@ from engine.config import merged
 from engine.events import Sample, read
 
 
-def written(run: Path) -> list[tuple[str, float]]:
+def written(run: Path) -> list[tuple[str, int | None]]:
     """Samples of responses, with their length."""
     return [(event.response, event.tokens) for event in read(run / EVENTS) if isinstance(event, Sample)]
 
