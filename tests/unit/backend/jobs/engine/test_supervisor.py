@@ -185,29 +185,37 @@ def test_the_lease_is_kept_while_a_long_file_of_events_is_read(
     assert told == [settings.lease_seconds * (1 + number / 2) for number in range(1, lines + 1)]
 
 
-def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
-    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is left of it is read once the engine has ended."""
+LINES = 1 + 2 * len(step(0))
+
+
+@pytest.fixture
+def slow_reader(database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
+    """Ingests ``LINES`` lines one by one, and looks after each what is wanted of it. Its engine runs until it is ended."""
     settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
     events = settings.run_folder(run_id) / "events.jsonl"
     events.parent.mkdir(parents=True)
     write(events, started(), *step(0), *step(1))
     monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
-    attempt = supervisor(database, settings, take(database, run_id))
+    return supervisor(database, settings, take(database, run_id))
+
+
+def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
+    database: Database, slow_reader: Supervisor, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of it is read once the engine has ended."""
     with database.write() as session:
         session.get_one(Run, run_id).cancel_requested = True
     read: list[int] = []
-    drain = attempt._ingestor.drain
+    drain = slow_reader._ingestor.drain
 
     def drain_and_tell(*arguments: Any) -> bool:
         has_read_all = drain(*arguments)
-        read.append(attempt._ingestor._seq)
+        read.append(slow_reader._ingestor._seq)
         return has_read_all
 
-    monkeypatch.setattr(attempt._ingestor, "drain", drain_and_tell)
-    assert attempt.run() == "cancelled"
-    assert (read[0], read[-1]) == (0, len(events.read_bytes().splitlines()) - 1)
+    monkeypatch.setattr(slow_reader._ingestor, "drain", drain_and_tell)
+    assert slow_reader.run() == "cancelled"
+    assert (read[0], read[-1]) == (0, LINES - 1)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +229,7 @@ def test_a_cancel_is_heard_while_a_long_file_of_events_is_read(
 )
 def test_a_worker_that_shuts_down_leaves_a_long_file_of_events_to_the_next_attempt(
     database: Database,
-    settings: Settings,
+    slow_reader: Supervisor,
     run_id: str,
     monkeypatch: pytest.MonkeyPatch,
     stopping: bool,
@@ -229,39 +237,27 @@ def test_a_worker_that_shuts_down_leaves_a_long_file_of_events_to_the_next_attem
     state: str,
     read: int | None,
 ) -> None:
-    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
-    events = settings.run_folder(run_id) / "events.jsonl"
-    events.parent.mkdir(parents=True)
-    write(events, started(), *step(0), *step(1))
-    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
-    attempt = supervisor(database, settings, take(database, run_id))
-    monkeypatch.setattr(attempt, "_watch", lambda _: interruption)
+    monkeypatch.setattr(slow_reader, "_watch", lambda _: interruption)
     if stopping:
-        attempt._stopping.set()
-    assert attempt.run() == state
-    assert of(database, run_id).events_seq + 1 == (read or len(events.read_bytes().splitlines()))
+        slow_reader._stopping.set()
+    assert slow_reader.run() == state
+    assert of(database, run_id).events_seq + 1 == (read or LINES)
 
 
 def test_a_worker_that_is_told_to_shut_down_while_it_reads_the_rest_hands_over_at_once(
-    database: Database, settings: Settings, run_id: str, monkeypatch: pytest.MonkeyPatch
+    database: Database, slow_reader: Supervisor, run_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings.model_copy(update={"poll_seconds": 1e-9, "engine_command": (sys.executable, "-c", "import time; time.sleep(600)")})
-    events = settings.run_folder(run_id) / "events.jsonl"
-    events.parent.mkdir(parents=True)
-    write(events, started(), *step(0), *step(1))
-    monkeypatch.setattr("backend.services.telemetry.event_ingest.BATCH_BYTES", 1)
-    attempt = supervisor(database, settings, take(database, run_id))
-    monkeypatch.setattr(attempt, "_watch", lambda _: None)
+    monkeypatch.setattr(slow_reader, "_watch", lambda _: None)
     kept = iter((False, False, True))
 
     def keep_lease() -> bool:
         if next(kept, False):
-            attempt._stopping.set()
+            slow_reader._stopping.set()
         return False
 
-    monkeypatch.setattr(attempt, "_keep_lease", keep_lease)
-    assert attempt.run() == "queued"
-    assert 1 < of(database, run_id).events_seq + 1 < len(events.read_bytes().splitlines())
+    monkeypatch.setattr(slow_reader, "_keep_lease", keep_lease)
+    assert slow_reader.run() == "queued"
+    assert 1 < of(database, run_id).events_seq + 1 < LINES
 
 
 def test_what_was_read_late_but_wholly_is_no_reason_to_hand_over(database: Database, settings: Settings, run_id: str) -> None:
