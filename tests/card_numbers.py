@@ -38,7 +38,8 @@ def numbers(events: Sequence[AnyEvent], started_at: float) -> RunStatistics:
 def saved(told: Sequence[Mapping[str, float]]) -> SavedSeconds | None:
     less = {name: sum(each[f"decode_seconds/{name}"] - each["decode_seconds"] for each in told) for name in ("plain", "ngram", "untrained")}
     decoding = sum(each["decode_seconds"] for each in told)
-    figures = {"drafts": less["plain"], "learned_drafter": less["ngram"], "training": less["untrained"]}
+    cost = sum(each.get("training_cost_seconds", 0.0) for each in told)
+    figures = {"drafts": less["plain"], "learned_drafter": less["ngram"], "training": less["untrained"] - cost}
     return SavedSeconds(steps=len(told), decoding=decoding, **figures) if told else None
 
 

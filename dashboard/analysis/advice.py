@@ -24,8 +24,8 @@ HIGH_CLIP_SHARE = 0.2
 COLLAPSED_ENTROPY = 0.2
 FULL_MEMORY_PERCENT = 90
 LONGEST_REASON = 300
-INTENDED = "acceptance is flat"
-"""Begins the reason why nobody trained where more training would not help."""
+INTENDED = ("acceptance is flat", "training costs")
+"""Begin the reasons why nobody trained where more training would not help."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ MEANINGS: Mapping[str, str] = {
     "target_drift": "Relative change of the target's weights since the drafter was last trained.",
     "tokens_per_second": "Generated tokens per second of rollout, all workers together.",
     "trained_seconds": "Seconds of waiting in which workers trained the drafter, all together.",
+    "training_cost_seconds": "About how many seconds the step took longer as the drafter was trained: decoding beside it, and judging it.",
     "truncated_share": "Share of the responses that were cut at rollout.max_new_tokens.",
     "unused_tokens": "Tokens generated, but not learned from in this step.",
     "wrong_tokens": "Mean length of the wrong responses, in tokens.",

@@ -41,6 +41,7 @@ from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, 
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
+from engine.speculation.step_pace import Neighbours
 
 BEFORE_STEPS = -(10**6)
 """What the rounds of a pretraining count from in the data buffer, whose steps never fall."""
@@ -99,6 +100,7 @@ class Worker(LearnerRank):
     def _begin(self, step: int, watch: bool) -> None:
         self._step = step
         self._halt.clear()
+        self.engine.beside(None)
         if self._captures and watch:
             self.learner.capture(self._kind, partial(self._require_spot().add, step))
         else:
@@ -174,6 +176,11 @@ class Worker(LearnerRank):
     def stop_early(self, step: int) -> None:
         """Ends its share of ``step`` as it is."""
         self._early_stop.stop_early(step)
+
+    def beside(self, step: int, neighbours: Neighbours | None) -> None:
+        """What other workers do while it generates its share of ``step``. Called from another thread."""
+        if step == self._step:
+            self.engine.beside(neighbours)
 
     def train_drafter(self, step: int) -> TrainedSession | None:
         """Trains the drafter in the tail of ``step`` until ``halt``; None if there is nothing to train on yet, or not enough time."""

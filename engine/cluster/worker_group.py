@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from engine.cluster.ray_session import lost, ray_session, results, said
 from engine.cluster.rendezvous import meeting_point
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
+from engine.cluster.spot_training.session_value import SessionValue
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
@@ -43,6 +45,7 @@ LEARNER_ONLY = ("engine.cluster.learner_only_rank", "LearnerOnlyRank")
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
 VERSIONS = "versions.json"
+VALUE = "session_value.json"
 SCHEDULE = "schedule.json"
 WORTH = 2.0
 """Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
@@ -100,6 +103,7 @@ class WorkerGroup:
         self._inference = DistributedInference(config, self._ranks, ray, self._get)
         self._versions = DrafterVersions(self._all, ray.put)
         self._history = TrainingHistory()
+        self._value = SessionValue()
         self._cooldown = Cooldown()
         self.schedule = SchedulingState(config)
         self._set_up = self._spot.first_set_up
@@ -149,6 +153,7 @@ class WorkerGroup:
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
+        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, rollout.longest("TRAINING"))
         if self._config.speculation.enabled and self._cooldown.tells(step, asynchronous):
             rollout = self._looked(step, rollout)
         # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.
@@ -203,9 +208,11 @@ class WorkerGroup:
 
     def publish(self, step: int, rollout: Rollout) -> Published | None:
         """Settles which drafter all engines hold after ``step``; None if nothing was trained in its tail. See DrafterVersions."""
+        began = time.monotonic()
         published = self._versions.publish(rollout.sessions, rollout.statistics)
         if published and published.report.microsteps:
             report = published.report
+            published = replace(published, cost=self._value.trained(published.gain, time.monotonic() - began))
             self._history = trained(self._history, step, report.gain, report.microsteps, self._spot.trigger)
         elif published:
             self._history = TrainingHistory()  # an older version is back: there is something to learn again
@@ -255,7 +262,7 @@ class WorkerGroup:
         """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
         self._every("stage")
         own = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), VERSIONS: self._versions.state()}
-        self._staged = own | {SCHEDULE: self.schedule.state()}
+        self._staged = own | {VALUE: self._value.state(), SCHEDULE: self.schedule.state()}
 
     def write(self, folder: Path) -> None:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
@@ -271,11 +278,13 @@ class WorkerGroup:
     def load(self, folder: Path) -> None:
         """Every rank goes on from its part of ``folder``."""
         version = max(self._every("load", folder.absolute()))
-        found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, VERSIONS, SCHEDULE) if (folder / name).exists()}
+        found = {name: storage.read(folder / name) for name in (TRIGGER, COOLDOWN, VERSIONS, VALUE, SCHEDULE) if (folder / name).exists()}
         # Checkpoints of earlier versions have not all of them.
         self._versions.resumed(version, **found.get(VERSIONS, {}))
         self._history = TrainingHistory(**found.get(TRIGGER, {}))
         self._cooldown = Cooldown(**found.get(COOLDOWN, {}))
+        if VALUE in found:
+            self._value.load_state(found[VALUE])
         if SCHEDULE in found:
             self.schedule.load_state(found[SCHEDULE])
 
@@ -303,7 +312,7 @@ class WorkerGroup:
             return TrainingDecision(False, f"speculation rests until step {self._cooldown.until}")
         if self._cooldown.looks and self._config.drafter.path is not None and self._history.last is None:
             return TrainingDecision(False, "the drafter was not used lately, and no tail before was long enough to train it")
-        return decide(self._history, step, self._spot.trigger)
+        return decide(self._history, step, self._spot.trigger, self._value, self._config.algorithm.steps - 1 - step)
 
     def _looked(self, step: int, rollout: Rollout) -> Rollout:
         """``rollout``, with a notice if speculation did so little in it that it rests now."""

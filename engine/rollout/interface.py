@@ -10,6 +10,7 @@ from engine.events import ArmStatistics, Handling, Source
 from engine.rollout.decoding_timeline import Moment
 from engine.rollout.pickled_arrays import PickledArrays
 from engine.speculation.counterfactual import DecodeSeconds
+from engine.speculation.step_pace import Neighbours, Paces, added
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -124,6 +125,7 @@ class RolloutStatistics:
     moments: dict[int, list[Moment]] = field(default_factory=dict)
     marks: dict[int, list[SchedulingMark]] = field(default_factory=dict)
     decode_seconds: dict[int, DecodeSeconds] = field(default_factory=dict)
+    paces: Paces = field(default_factory=dict)
 
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
@@ -139,6 +141,7 @@ class RolloutStatistics:
         for worker, seconds in other.decode_seconds.items():
             before = self.decode_seconds.get(worker)
             self.decode_seconds[worker] = before.plus(seconds) if before else seconds
+        self.paces = added(self.paces, other.paces)
         arms = {(arm.bucket, arm.strategy): arm for arm in self.arms}
         for arm in other.arms:
             mine = arms.get((arm.bucket, arm.strategy))
@@ -220,6 +223,10 @@ class RolloutEngine(Protocol):
     def watch(self, on: bool, learn: bool = True) -> None:
         """False: later generations may decode plainly, keep no features and learn nothing, until True. Without ``learn`` they draft by what
         is known, keep no features, and forget what they learn, but for alarms. Between generations only."""
+        ...
+
+    def beside(self, neighbours: Neighbours | None) -> None:
+        """What other workers do from now on, for ``RolloutStatistics.paces``. For other threads."""
         ...
 
     def release(self) -> None:

@@ -14,6 +14,7 @@ from engine.speculation.elastic_switch import ElasticSwitch
 from engine.speculation.ngram.draft_length import DraftLengthChooser
 from engine.speculation.ngram.suffix_store import Draft, SuffixStore
 from engine.speculation.remaining_length import RemainingLengthPredictor
+from engine.speculation.step_pace import StepPaces
 from engine.speculation.strategy import OFF, Context, RunningRequest, Strategy
 from engine.speculation.tuner.cost_table import CostTable, assumed_seconds
 from engine.speculation.tuner.factory import build_tuner
@@ -67,7 +68,8 @@ class Speculator:
         self._store = SuffixStore(config.suffix.memory_bytes) if config.suffix.enabled else None
         self._selector = DrafterSelector()
         self._widths = DraftLengthChooser(costs.seconds if costs else assumed_seconds)
-        self._costs_known = costs is not None
+        self._costs = costs
+        self.paces = StepPaces()
         self._counterfactual = Counterfactual()
         self._learned: dict[str, float] = {}
         self._drafting: set[int] = set()
@@ -85,7 +87,7 @@ class Speculator:
         if isinstance(self.tuner, GoodputTuner):
             self.tuner.take_costs(costs)
         self._widths = DraftLengthChooser(costs.seconds)
-        self._costs_known = True
+        self._costs = costs
 
     def begin(self, limit: int) -> None:
         """A rollout starts; responses have at most ``limit`` tokens."""
@@ -162,6 +164,8 @@ class Speculator:
         They may be fewer than ran in it, see ``StepPlan.of``."""
         drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"
         self._counterfactual.record(drafter, plan.context, kept, elapsed)
+        if self._costs and self.paces.neighbours and not plan.given:
+            self.paces.record(str(plan.strategy), plan.context.batch, elapsed, self._costs.seconds(plan.strategy, plan.context))
         self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
             if draft is not None and draft.tokens:
@@ -177,7 +181,7 @@ class Speculator:
 
     def take_decode_seconds(self) -> DecodeSeconds | None:
         """Of the steps since the last call; None if there were none, or if nobody measured what steps cost."""
-        if not (self._costs_known and isinstance(self.tuner, GoodputTuner)):
+        if not (self._costs and isinstance(self.tuner, GoodputTuner)):
             return None
         return self._counterfactual.take(self.tuner, self._strategies)
 

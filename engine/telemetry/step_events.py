@@ -240,6 +240,7 @@ def _summary(step: StepRecord) -> StepFinished:
             **decode_savings(statistics.decode_seconds, rollout.drafter_gain),
             "idle_seconds": rollout.seconds("IDLE", "TRAINING"),
             "trained_seconds": rollout.seconds("TRAINING"),
+            **({"training_cost_seconds": step.published.cost} if step.published and step.published.report.microsteps else {}),
             "drafter_version": float(max(completion.drafter_version for completion in rollout.completions)),
             **experience.scheduling,
             **learning.metrics,

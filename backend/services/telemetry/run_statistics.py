@@ -14,7 +14,8 @@ from longtail.schemas.run_statistics import RewardTrend, RunStatistics, SavedSec
 REWARD, SECONDS, ACCEPT, IDLE, TRAINED = "reward_mean", "step_seconds", "accept_length", "idle_seconds", "trained_seconds"
 DECODING = "decode_seconds"
 PLAIN, NGRAM, UNTRAINED = (f"{DECODING}/{otherwise}" for otherwise in ("plain", "ngram", "untrained"))
-SUMS = (REWARD, SECONDS, IDLE, TRAINED, DECODING, PLAIN, NGRAM, UNTRAINED)
+TRAINING_COST = "training_cost_seconds"
+SUMS = (REWARD, SECONDS, IDLE, TRAINED, DECODING, PLAIN, NGRAM, UNTRAINED, TRAINING_COST)
 RECENT_STEPS, RECENT_ACCEPTS, TAIL_STEPS = 10, 5, 500
 RECENT_MEANS = {"step_seconds_recent": SECONDS, "accept_recent": ACCEPT}
 RECENT_FIGURES = ("reward_recent", "reward_spread", *RECENT_MEANS)
@@ -76,7 +77,8 @@ def _saved(sums: Mapping[str, SeriesSum]) -> SavedSeconds | None:
     steps, decoding = sums[DECODING].numbers, sums[DECODING].total
     if any(sums[key].numbers != steps for key in (PLAIN, NGRAM, UNTRAINED)):
         return None
-    drafts, learned, training = (sums[key].total - decoding for key in (PLAIN, NGRAM, UNTRAINED))
+    drafts, learned, trained = (sums[key].total - decoding for key in (PLAIN, NGRAM, UNTRAINED))
+    training = trained - sums[TRAINING_COST].total
     return SavedSeconds(steps=steps, decoding=decoding, drafts=drafts, learned_drafter=learned, training=training) if steps else None
 
 

@@ -5,14 +5,14 @@ Whatever takes long there (scoring responses) runs in a thread beside it.
 """
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.cluster.distributed_rollout import coordinator
-from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, RolloutState, StartTraining
+from engine.cluster.distributed_rollout.coordinator import ActivitySpan, Command, Phase, RolloutState, StartTraining
 from engine.cluster.distributed_rollout.early_stop import EarlyStop
 from engine.cluster.distributed_rollout.tail_inference import TailInference, with_inference
 from engine.cluster.ray_session import lost, said
@@ -20,6 +20,7 @@ from engine.cluster.spot_training.drafter_versions import after
 from engine.cluster.spot_training.trained_session import TrainedSession
 from engine.cluster.spot_training.untrained_reasons import Refusal, untrained_reason
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.speculation.step_pace import Neighbours
 
 ASK_EVERY = 0.1
 """Seconds between forecasts, while workers wait for one that makes training worth it."""
@@ -48,7 +49,17 @@ class Rollout:
 
     def seconds(self, *activities: str) -> float:
         """Worker seconds spent in any of ``activities``."""
-        return sum(span.end - span.start for span in self.spans if span.activity in activities)
+        return sum(self._by_worker(activities).values())
+
+    def longest(self, *activities: str) -> float:
+        """Of the worker that spent most seconds in any of ``activities``."""
+        return max(self._by_worker(activities).values(), default=0.0)
+
+    def _by_worker(self, activities: Sequence[str]) -> Mapping[int, float]:
+        seconds: dict[int, float] = defaultdict(float)
+        for span in self.spans:
+            seconds[span.worker] += (span.end - span.start) * (span.activity in activities)
+        return seconds
 
 
 def joined_rollouts(rollouts: Sequence[Rollout]) -> Rollout:
@@ -109,6 +120,7 @@ class RolloutDriver:
         self._tokens: dict[int, int] = {}
         self._ended = 0.0
         self._now = 0.0
+        self._neighbours: Neighbours | None = None
 
     def run(
         self,
@@ -147,6 +159,7 @@ class RolloutDriver:
         import ray  # late: ray reads the settings of ``ray_session`` when it is imported
 
         self._remind()
+        self._tell_neighbours()
         counted = self._stop.asked if self._stop else {}
         inference = self._inference
         self._count()
@@ -274,6 +287,15 @@ class RolloutDriver:
         for command in commands:
             self._carry_out(command)
 
+    def _tell_neighbours(self) -> None:
+        """Those who generate hear what those who are done do, whenever that changes."""
+        neighbours = neighbours_of(self._state, bool(self._inference.inferring))
+        if neighbours == self._neighbours:
+            return
+        self._neighbours = neighbours
+        for worker in self._state.busy:
+            _control(self._actors[worker].beside).remote(self._step, neighbours)
+
     def _carry_out(self, command: Command) -> None:
         actor = self._actors[command.worker]
         if isinstance(command, StartTraining):
@@ -282,6 +304,14 @@ class RolloutDriver:
                 self._post(coordinator.TrainingStarted(command.epoch, command.worker))
         else:
             _control(actor.halt).remote(command.epoch)
+
+
+def neighbours_of(state: RolloutState, inferring: bool) -> Neighbours | None:
+    """What those do who are done; None if there are none, or if some of them compute anything else than training."""
+    phases = {worker.phase for worker in state.workers.values()} - {Phase.BUSY}
+    if inferring or not phases or Phase.AHEAD in phases:
+        return None
+    return "training" if Phase.TRAINING in phases else "waiting"
 
 
 def _control(method: Any) -> Any:

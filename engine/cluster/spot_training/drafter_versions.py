@@ -33,7 +33,8 @@ Send = Callable[[SentWeights], Any]
 
 @dataclass(frozen=True)
 class Published:
-    """What became of the drafter that was trained in a rollout's tail; ``version`` is the one that all engines hold now.
+    """What became of the drafter that was trained in a rollout's tail; ``version`` is the one that all engines hold now. ``cost``: about
+    how many seconds that took all who waited for it.
 
     After a rollback ``report`` has no micro-steps: it compares the version taken away with the one that came back.
     """
@@ -42,6 +43,12 @@ class Published:
     accepted: bool
     reason: str
     report: TrainingReport
+    cost: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        """Share of tokens that it adds to a draft."""
+        return gain_in_tokens(self.report) - 1 if self.accepted else 0.0
 
 
 class DrafterVersions:
@@ -85,7 +92,7 @@ class DrafterVersions:
             self._call("keep")
         else:
             self.version += 1
-            self.gain *= _gain(report)
+            self.gain *= gain_in_tokens(report)
             same(self._call("publish", better, self.version))
         return Published(self.version, better is not None, _acceptance(report), report)
 
@@ -133,7 +140,7 @@ class DrafterVersions:
         reason = f"acceptance collapsed: version {self.good} again"
         self.good = self.version
         report = TrainingReport(0, 0, 0.0, before, after, 0.0)
-        self.gain *= _gain(report)
+        self.gain *= gain_in_tokens(report)
         return Published(self.version, True, reason, report)
 
 
@@ -181,7 +188,7 @@ def after(first: TrainedSession | None, then: TrainedSession) -> TrainedSession:
     return TrainedSession(replace(whole, noise=noise), max(first.set_up, then.set_up))
 
 
-def _gain(report: TrainingReport) -> float:
+def gain_in_tokens(report: TrainingReport) -> float:
     """Tokens of a target pass with the later drafter over those with the earlier one, the target's own included; 1 if nobody judged."""
     tokens = [1 + LOOK_AHEAD * judged.accepted for judged in (report.before, report.after)]
     return tokens[1] / tokens[0] if all(map(isfinite, tokens)) else 1.0

@@ -5,6 +5,7 @@ TLT trains every 10 RL steps (section 3); a drafter that falls behind its target
 
 from dataclasses import dataclass, replace
 
+from engine.cluster.spot_training.session_value import SessionValue
 from engine.config import TriggerConfig
 
 LEAST_DRAFTED = 64
@@ -31,17 +32,30 @@ class TrainingDecision:
     reason: str
 
 
-def decide(history: TrainingHistory, step: int, config: TriggerConfig) -> TrainingDecision:
-    """Whether idle workers shall train in RL step ``step``."""
-    if history.last is None or history.flat < config.patience:
+def decide(
+    history: TrainingHistory, step: int, config: TriggerConfig, value: SessionValue | None = None, left: int = 0
+) -> TrainingDecision:
+    """Whether idle workers shall train in RL step ``step``, behind which ``left`` are to come; ``value``: what that was measured to be
+    worth, if it was."""
+    if history.last is None:
+        return TrainingDecision(True, "nothing was trained yet")
+    since, fell = step - history.last, _fell(history, config)
+    if value and since < config.every and not fell and not value.pays(left):
+        return TrainingDecision(False, f"training costs {value.cost:.2g} s of a step and would save {value.saving(left) or 0:.2g} s later")
+    if history.flat < config.patience:
         return TrainingDecision(True, "training still helps")
-    if step - history.last >= min(2 ** (1 + history.flat - config.patience), config.every):
-        return TrainingDecision(True, f"{step - history.last} steps since the last session")
+    if since >= min(2 ** (1 + history.flat - config.patience), config.every):
+        return TrainingDecision(True, f"{since} steps since the last session")
     if history.drift >= config.drift:
         return TrainingDecision(True, f"the target has moved by {history.drift:.2%}")
-    if history.best and history.newest is not None and history.newest < history.best * (1 - config.acceptance_drop):
+    if fell:
         return TrainingDecision(True, f"acceptance fell from {history.best:.0%} to {history.newest:.0%}")
     return TrainingDecision(False, f"acceptance is flat, and so were {history.flat} sessions")
+
+
+def _fell(history: TrainingHistory, config: TriggerConfig) -> bool:
+    lowest = (history.best or 0.0) * (1 - config.acceptance_drop)
+    return history.newest is not None and history.newest < lowest
 
 
 def rolled_out(history: TrainingHistory, drafted: int, accepted: int) -> TrainingHistory:

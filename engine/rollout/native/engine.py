@@ -37,6 +37,7 @@ from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.native.scheduler import Scheduler
 from engine.rollout.response import Response, StopCondition
 from engine.speculation.speculator import Speculator, StepPlan
+from engine.speculation.step_pace import Neighbours
 from engine.speculation.strategy import OFF, Context, Strategy
 from engine.speculation.tuner.cost_table import CostTable
 
@@ -205,6 +206,10 @@ class NativeEngine:
         self._watches, self._learns = on, on and learn
         self._forgetful = self.speculator.forgetful() if self.speculator and not learn else None
 
+    def beside(self, neighbours: Neighbours | None) -> None:
+        if self.speculator:
+            self.speculator.paces.neighbours = neighbours
+
     def release(self) -> None:
         self._runner.release()
 
@@ -220,6 +225,7 @@ class NativeEngine:
             taken.alarms = [(notice.code, notice.message) for notice in self.speculator.take_alarms()]
             if seconds := self.speculator.take_decode_seconds():
                 taken.decode_seconds = {0: seconds}
+            taken.paces = self.speculator.paces.take()
         return taken
 
     def _continues(self) -> bool:

@@ -44,6 +44,7 @@ from engine.rollout.sglang.supported_speculation import drafting, supported, wid
 from engine.rollout.sglang.tuner_state import RemoteTunerState
 from engine.rollout.sglang.weight_transfer import on_device, through
 from engine.speculation.remaining_length import RemainingLengthPredictor
+from engine.speculation.step_pace import Neighbours
 from engine.speculation.strategy import OFF
 
 ATTEMPTS = 3
@@ -212,6 +213,9 @@ class SGLangEngine:
     def watch(self, on: bool, learn: bool = True) -> None:  # noqa: ARG002
         """See RolloutEngine. SGLang's drafts go on as the tuner says, which learns if ``learn`` says so."""
         self._learns = learn
+
+    def beside(self, neighbours: Neighbours | None) -> None:
+        """See RolloutEngine. SGLang's steps are not timed."""
 
     def release(self) -> None:
         """See RolloutEngine. On a GPU with ``rollout.sglang.release_memory`` only: else SGLang keeps it."""

@@ -87,6 +87,14 @@ def test_a_session_of_the_drafter_tells_how_good_its_mix_of_lengths_was() -> Non
     assert (event.held_out_after, event.top1_after, event.top3_after) == (0.45, 0.7, 0.8)
 
 
+def test_what_training_the_drafter_took_is_told_of_steps_in_whose_tail_it_was_trained() -> None:
+    sessions = [TrainingReport(steps, 0, 0.5, Judged(0.4), Judged(0.45), 0.1) for steps in (12, 0)]
+    published = [Published(3, False, "flat", report, cost=0.25) for report in sessions]
+    told = [events(RolloutStatistics(), each)[-1] for each in (*published, None)]
+    costs = [event.metrics.get("training_cost_seconds") for event in told if isinstance(event, StepFinished)]
+    assert costs == [0.25, None, None]
+
+
 def test_a_drafter_that_came_back_in_an_evaluation_is_told_after_the_one_that_was_trained() -> None:
     report = TrainingReport(12, 3000, 0.5, Judged(0.4), Judged(0.45), 0.125)
     back = Published(4, True, "acceptance collapsed: version 2 again", TrainingReport(0, 0, 0.0, Judged(0.1), Judged(0.4), 0.0))

@@ -14,7 +14,7 @@ from engine.cluster.shares import RolloutShare
 from engine.errors import WorkerLostError
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
 
-METHODS = ("rollout", "infer", "train_drafter", "halt", "forecast", "complete_group")
+METHODS = ("rollout", "infer", "train_drafter", "halt", "forecast", "complete_group", "beside")
 
 
 def completion(number: int) -> Completion:
@@ -27,16 +27,20 @@ class Replies:
     def __init__(self, *order: str) -> None:
         self._order = list(order)
         self.asked: list[str] = []
+        self.told: list[tuple[str, str | None]] = []
         self.more: dict[int, list[Completion]] = {}
 
     def actor(self, number: int) -> Any:
         def method(name: str) -> Any:
-            return SimpleNamespace(remote=lambda *_: self._ask(f"{name} {number}"), options=lambda **_: method(name))
+            return SimpleNamespace(remote=lambda *given: self._ask(f"{name} {number}", *given), options=lambda **_: method(name))
 
         return SimpleNamespace(**{name: method(name) for name in METHODS})
 
-    def _ask(self, reference: str) -> str:
-        self.asked.append(reference)
+    def _ask(self, reference: str, *given: Any) -> str:
+        if reference.startswith("beside"):
+            self.told.append((reference, given[1]))
+        else:
+            self.asked.append(reference)
         return reference
 
     def wait(self, references: Sequence[str], **_: Any) -> tuple[list[str], list[str]]:
@@ -85,6 +89,7 @@ def test_who_is_done_infers_first_and_trains_then(ray_is: Callable[[Replies], No
     assert activities == ["RolloutStarted", "WorkerDone", "TrainingStarted", "WorkerDone", "TrainingStopped"]
     assert [completion.request.id for completion in rollout.completions] == [0, 1]
     assert {span.activity for span in rollout.spans if span.worker == 0} >= {"BUSY", "INFERENCE", "TRAINING"}
+    assert replies.told == [("beside 1", "training")], "inference beside it says nothing of either"
 
 
 def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callable[[Replies], None]) -> None:
@@ -102,6 +107,7 @@ def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callabl
     assert begun == [(0, [0]), (0, [5])]
     assert sum(span.activity == "INFERENCE" for span in rollout.spans) == 1, "one group after the other"
     assert [each.request.id for each in rollout.completions] == [0, 1, 5]
+    assert replies.told == [("beside 1", "waiting"), ("beside 1", None)]
     assert not rollout.statistics.alarms
 
 

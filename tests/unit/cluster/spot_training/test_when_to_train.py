@@ -4,9 +4,11 @@ from dataclasses import asdict
 
 import pytest
 
+from engine.cluster.spot_training.session_value import SessionValue
 from engine.cluster.spot_training.when_to_train import LEAST_MICROSTEPS, TrainingHistory, decide, moved, rolled_out
 from engine.cluster.spot_training.when_to_train import trained as trained_for
 from engine.config import TriggerConfig
+from engine.speculation.counterfactual import DecodeSeconds
 
 CONFIG = TriggerConfig(patience=2, least_gain=0.01, every=10, acceptance_drop=0.1, drift=0.02)
 
@@ -41,6 +43,31 @@ def test_flat_steps_are_skipped_but_not_for_ever() -> None:
     assert [step for step in range(21, 25) if decide(history, step, CONFIG).train] == [22, 23, 24]
     assert decide(history, 22, CONFIG).reason == "2 steps since the last session"
     assert decide(history, 21, CONFIG).reason == "acceptance is flat, and so were 2 sessions"
+
+
+def worth(cost: float, learned: float = 10.0) -> SessionValue:
+    """Sessions save 0.01 / 1.01 of ``learned`` seconds a step each, and cost so many seconds."""
+    value = SessionValue()
+    value.rolled_out([DecodeSeconds(learned, learned, learned, learned)], {}, 0.0)
+    value.trained(0.0, cost)
+    return value
+
+
+def test_what_does_not_pay_any_more_is_declined() -> None:
+    history, value = trained(TrainingHistory(), 20, 0.3, CONFIG), worth(0.5)
+    assert [left for left in range(10) if decide(history, 21, CONFIG, value, left).train] == [6, 7, 8, 9]
+    assert decide(history, 21, CONFIG, value, 2).reason == "training costs 0.5 s of a step and would save 0.2 s later"
+    assert decide(history, 21, CONFIG, worth(0.0), 0).train, "what costs nothing"
+    assert decide(TrainingHistory(), 21, CONFIG, value, 0).train, "an older version is back"
+
+
+def test_what_is_due_is_trained_all_the_same() -> None:
+    """What is known of it may be out of date."""
+    history, value = trained(rolled_out(TrainingHistory(), 1000, 800), 20, 0.3, CONFIG), worth(100.0)
+    assert not decide(history, 29, CONFIG, value, 5).train
+    assert decide(history, 30, CONFIG, value, 5).train
+    assert decide(rolled_out(history, 1000, 700), 21, CONFIG, value, 5).train, "acceptance fell"
+    assert decide(history, 21, CONFIG.model_copy(update={"every": 1}), value, 0).train
 
 
 def test_an_infinite_drift_is_never_reached() -> None:

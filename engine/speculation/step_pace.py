@@ -1,0 +1,73 @@
+"""How much longer decode steps take beside a worker that trains than beside one that waits. Pure.
+
+Cores share their memory, and processes on one machine may share cores, so that training in idle time can slow those whom all wait for.
+Steps of the same strategy and batch are compared, each by what the cost table says of its lengths: what that is wrong by cancels out.
+"""
+
+from collections.abc import Mapping
+from math import exp, log
+from typing import Literal, NamedTuple
+
+Neighbours = Literal["waiting", "training"]
+"""What workers that are done do while others generate."""
+MOST = 1.0
+"""Largest log ratio that counts: beyond it the machine did something else."""
+LEAST_STEPS = 100.0
+"""Steps, of either kind, from which a difference is told: single ones vary by 10 %, so that it is good to about 1 %."""
+
+
+class Pace(NamedTuple):
+    """So many ``steps``, and the sum of their log(measured / predicted seconds)."""
+
+    steps: float = 0.0
+    log_ratios: float = 0.0
+
+    def plus(self, other: "Pace", weight: float = 1.0) -> "Pace":
+        """With ``weight`` times the ``other``."""
+        return Pace(self.steps + weight * other.steps, self.log_ratios + weight * other.log_ratios)
+
+
+Paces = Mapping[tuple[str, int], Mapping[Neighbours, Pace]]
+"""By strategy and batch."""
+
+
+class StepPaces:
+    """Of one worker's decode steps, until ``take``. ``neighbours``: what is known of the others; None: nothing that tells anything."""
+
+    def __init__(self) -> None:
+        self.neighbours: Neighbours | None = None
+        self._paces: dict[tuple[str, int], dict[Neighbours, Pace]] = {}
+
+    def record(self, strategy: str, batch: int, seconds: float, predicted: float) -> None:
+        """A decode step took ``seconds``."""
+        if self.neighbours is None or seconds <= 0 or predicted <= 0:
+            return
+        paces = self._paces.setdefault((strategy, batch), {})
+        step = Pace(1.0, max(-MOST, min(log(seconds / predicted), MOST)))
+        paces[self.neighbours] = paces.get(self.neighbours, Pace()).plus(step)
+
+    def take(self) -> Paces:
+        taken, self._paces = self._paces, {}
+        return taken
+
+
+def added(paces: Paces, others: Paces, weight: float = 1.0) -> Paces:
+    """``weight`` times the first, and the others."""
+    keys = {key: None for each in (paces, others) for key in each}
+    return {key: _added(paces.get(key, {}), others.get(key, {}), weight) for key in keys}
+
+
+def slowdown(paces: Paces) -> float | None:
+    """How many times as long a step takes beside training; None where too few steps were seen under both conditions."""
+    weights = total = 0.0
+    for pace in paces.values():
+        waiting, training = pace.get("waiting", Pace()), pace.get("training", Pace())
+        if waiting.steps and training.steps:
+            weight = waiting.steps * training.steps / (waiting.steps + training.steps)
+            weights += weight
+            total += weight * (training.log_ratios / training.steps - waiting.log_ratios / waiting.steps)
+    return exp(total / weights) if weights >= LEAST_STEPS else None
+
+
+def _added(paces: Mapping[Neighbours, Pace], others: Mapping[Neighbours, Pace], weight: float) -> Mapping[Neighbours, Pace]:
+    return {each: others.get(each, Pace()).plus(paces.get(each, Pace()), weight) for each in {**paces, **others}}

@@ -1,0 +1,73 @@
+"""What a session saves and costs."""
+
+import json
+
+import pytest
+
+from engine.cluster.spot_training.session_value import ASSUMED_GAIN, SessionValue
+from engine.speculation.counterfactual import DecodeSeconds
+from engine.speculation.step_pace import Pace, Paces
+
+SLOW: Paces = {("OFF", 1): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 1000 * 0.0953)}}
+"""Steps take 1.1 times as long beside training."""
+
+
+def value(learned: float = 10.0, paces: Paces = SLOW, training: float = 22.0) -> SessionValue:
+    """After a rollout, of whose slowest worker the learned drafter drafted for so many seconds."""
+    found = SessionValue()
+    found.rolled_out([DecodeSeconds(5.0, 5.0, 9.0, 9.0), DecodeSeconds(12.0, learned, 30.0, 30.0)], paces, training)
+    return found
+
+
+def test_nobody_declines_what_was_not_measured() -> None:
+    assert SessionValue().pays(0)
+    assert value().pays(0), "no session yet"
+    unknown = SessionValue()
+    unknown.rolled_out([], {}, 9.0)
+    unknown.trained(0.0, 100.0)
+    assert unknown.saving(50) is None
+    assert unknown.pays(0), "nobody knows what a step costs, as with SGLang"
+
+
+def test_a_session_costs_what_it_slows_others_by_and_what_publishing_takes() -> None:
+    found = value()
+    assert found.slowdown == pytest.approx(1.1, abs=1e-3)
+    assert found.trained(0.0, 0.5) == pytest.approx(2.5, abs=0.01), "a tail of 22 s would have taken 20"
+    assert found.cost == pytest.approx(2.5, abs=0.01)
+    assert value(paces={}).trained(0.0, 0.5) == 0.5, "nothing was seen to be slower"
+
+
+def test_it_pays_as_long_as_enough_steps_are_to_come() -> None:
+    found = value()
+    found.trained(0.04, 0.5)
+    assert found.gain == pytest.approx((ASSUMED_GAIN + 0.04) / 2)
+    assert found.saving(1) == pytest.approx(10 * 0.03 / 1.03)
+    assert [found.pays(left) for left in (0, 1, 8, 9, 100)] == [False, False, False, True, True]
+
+
+def test_sessions_that_bring_nothing_pay_less_and_less() -> None:
+    found, least = value(), []
+    for _ in range(6):
+        found.trained(-0.3, 1.0)
+        least.append(next(left for left in range(10_000) if found.pays(left)))
+    assert least == sorted(least)
+    assert least[-1] > 3 * least[0]
+
+
+def test_what_tails_without_a_judged_session_cost_is_added_to_the_next_one() -> None:
+    found = value()
+    found.rolled_out([DecodeSeconds(1.0, 1.0, 1.0, 1.0)], {}, 22.0)
+    assert found.trained(0.0, 0.0) == pytest.approx(4.0, abs=0.02)
+    assert found.trained(0.0, 0.25) == 0.25
+
+
+def test_noise_is_no_saving() -> None:
+    assert value(paces={("OFF", 1): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
+
+
+def test_it_survives_a_checkpoint() -> None:
+    found, again = value(), SessionValue()
+    found.trained(0.01, 3.0)
+    again.load_state(json.loads(json.dumps(found.state())))
+    assert again.state() == found.state()
+    assert (again.saving(7), again.pays(7)) == (found.saving(7), found.pays(7))
