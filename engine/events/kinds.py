@@ -66,14 +66,13 @@ class StepFinished(Event):
     the rollout), preemptions (how often a response had to wait again, as the native engine's cache was full), worker/N/tokens_per_second
     (while worker N generates), skipped_updates (left out, as their gradient was not finite; where there are none it is missing); for what
     the responses teach see ``engine.telemetry.learning_signal``, for what decoding took and would have taken otherwise (decode_seconds)
-    ``engine.telemetry.decode_savings``, for what training the drafter took (training_cost_seconds, where something was trained)
-    ``engine.cluster.spot_training.session_value``. What was not measured is left out: kl without algorithm.kl_coefficient, preemptions of
-    SGLang, and what the update brings where there was none. With rollout.scheduling also forecast_correlation (of predicted and true
-    lengths), stopped_responses, unused_tokens (generated, but not learned from in this step), carried_responses (those that the next step
-    goes on with) and stale_share (of the learned tokens, those by older policies); of an asynchronous run staleness_mean and staleness_max
-    (updates between the policy that wrote a token and the one that learns from it) and discarded_tokens (generated, but in no response: 0
-    unless something is wrong); of an evaluation eval/..., see ``engine.experience.evaluation``; of each machine system/HOST/..., see
-    ``engine.telemetry.machine_usage``.
+    ``engine.telemetry.decode_savings``; and training_cost_seconds (that training the drafter took, where it was trained). What was not
+    measured is left out: kl without algorithm.kl_coefficient, preemptions of SGLang, and what the update brings where there was none. With
+    rollout.scheduling also forecast_correlation (of predicted and true lengths), stopped_responses, unused_tokens (generated, but not
+    learned from in this step), carried_responses (those that the next step goes on with) and stale_share (of the learned tokens, those by
+    older policies); of an asynchronous run staleness_mean and staleness_max (updates between the policy that wrote a token and the one that
+    learns from it) and discarded_tokens (generated, but in no response: 0 unless something is wrong); of an evaluation eval/..., see
+    ``engine.experience.evaluation``; of each machine system/HOST/..., see ``engine.telemetry.machine_usage``.
     """
 
     kind: Literal["step"] = "step"

@@ -55,7 +55,8 @@ def test_a_step_that_says_nothing_is_not_counted(neighbours: Neighbours | None, 
 
 
 def test_earlier_steps_count_less() -> None:
-    old, new = {("OFF", 1): {"waiting": Pace(10, 1.0)}}, {("OFF", 1): {"waiting": Pace(2, 0.0)}, ("OFF", 2): {"training": Pace(1, 0.0)}}
+    old: Paces = {("OFF", 1): {"waiting": Pace(10, 1.0)}}
+    new: Paces = {("OFF", 1): {"waiting": Pace(2, 0.0)}, ("OFF", 2): {"training": Pace(1, 0.0)}}
     assert added(old, new, 0.5) == {("OFF", 1): {"waiting": Pace(7, 0.5)}, ("OFF", 2): {"training": Pace(1, 0.0)}}
     assert added({}, new) == new
 
@@ -73,7 +74,9 @@ def test_a_speculator_times_the_steps_that_have_neighbours() -> None:
         speculator.paces.neighbours = neighbours
         plan = speculator.plan(batch, learned=True)
         speculator.record(plan, [0, 0], [1, 1], 2 * COSTS.seconds(plan.strategy, plan.context))
-    assert speculator.paces.take() == {(str(CHAIN), 2): {"training": Pace(1.0, pytest.approx(log(2)))}}
+    ((key, timed),) = speculator.paces.take().items()
+    assert (key, timed["training"].steps) == ((str(CHAIN), 2), 1.0)
+    assert timed["training"].log_ratios == pytest.approx(log(2))
     assert speculator.paces.take() == {}
 
 

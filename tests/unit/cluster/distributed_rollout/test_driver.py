@@ -107,7 +107,7 @@ def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callabl
     assert begun == [(0, [0]), (0, [5])]
     assert sum(span.activity == "INFERENCE" for span in rollout.spans) == 1, "one group after the other"
     assert [each.request.id for each in rollout.completions] == [0, 1, 5]
-    assert replies.told == [("beside 1", "waiting"), ("beside 1", None)]
+    assert replies.told == [("beside 1", "waiting"), ("beside 1", None), ("beside 1", "waiting")]
     assert not rollout.statistics.alarms
 
 

@@ -9,6 +9,7 @@ import torch
 from crew import SAMPLING, Crew, config, requests
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions
+from engine.cluster.spot_training.session_value import SessionValue
 from engine.cluster.spot_training.when_to_train import TrainingHistory
 from engine.cluster.worker_group import WorkerGroup
 from engine.experience.scheduling_state import SchedulingState
@@ -51,6 +52,7 @@ def group(crew: Crew, random_model: Path) -> WorkerGroup:
     group._actors, group._ray = [Here(worker) for worker in crew.workers], NoRay()
     group._ranks, group.schedule, group._cooldown = group._actors, SchedulingState(config(random_model)), Cooldown()
     group._versions, group._history = DrafterVersions(crew.call), TrainingHistory(last=3, flat=2)
+    group._value = SessionValue()
     return group  # type: ignore[no-any-return]
 
 
