@@ -153,7 +153,8 @@ class WorkerGroup:
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
         self._history = rolled_out(self._history, drafted, accepted)
-        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, rollout.longest("TRAINING"))
+        waited = rollout.stopped - rollout.ended
+        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, rollout.longest("TRAINING"), waited)
         if self._config.speculation.enabled and self._cooldown.tells(step, asynchronous):
             rollout = self._looked(step, rollout)
         # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.

@@ -165,7 +165,7 @@ class Speculator:
         drafter = "eagle" if plan.shape else "ngram" if plan.given else "none"
         self._counterfactual.record(drafter, plan.context, kept, elapsed)
         if self._costs and self.paces.neighbours and not plan.given:
-            self.paces.record(str(plan.strategy), plan.context.batch, elapsed, self._costs.seconds(plan.strategy, plan.context))
+            self.paces.record(plan.strategy, plan.context, elapsed, self._costs.seconds(plan.strategy, plan.context))
         self.tuner.record(plan.strategy, plan.context, [tokens - 1 for tokens in kept], elapsed)
         for draft, drafts in zip(plan.suffixes, accepted, strict=False):
             if draft is not None and draft.tokens:

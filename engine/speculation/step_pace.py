@@ -1,15 +1,18 @@
 """How much longer decode steps take beside a worker that trains than beside one that waits. Pure.
 
 Cores share their memory, and processes on one machine may share cores, so that training in idle time can slow those whom all wait for.
-Steps of the same strategy and batch are compared, each by what the cost table says of its lengths: what that is wrong by cancels out.
+Steps of the same strategy, batch and about the same length are compared, by what the cost table says: what that is wrong by cancels out.
 """
 
 from collections.abc import Mapping
-from math import exp, log
+from math import exp, inf, log
 from typing import Literal, NamedTuple
+
+from engine.speculation.strategy import Context, Strategy
 
 Neighbours = Literal["waiting", "training"]
 """What workers that are done do while others generate."""
+LENGTHS = 64
 MOST = 1.0
 """Largest log ratio that counts: beyond it the machine did something else."""
 LEAST_STEPS = 100.0
@@ -27,8 +30,9 @@ class Pace(NamedTuple):
         return Pace(self.steps + weight * other.steps, self.log_ratios + weight * other.log_ratios)
 
 
-Paces = Mapping[tuple[str, int], Mapping[Neighbours, Pace]]
-"""By strategy and batch."""
+Kind = tuple[str, int, int]
+"""Of a step: strategy, batch, and mean length in units of LENGTHS."""
+Paces = Mapping[Kind, Mapping[Neighbours, Pace]]
 
 
 class StepPaces:
@@ -36,13 +40,13 @@ class StepPaces:
 
     def __init__(self) -> None:
         self.neighbours: Neighbours | None = None
-        self._paces: dict[tuple[str, int], dict[Neighbours, Pace]] = {}
+        self._paces: dict[Kind, dict[Neighbours, Pace]] = {}
 
-    def record(self, strategy: str, batch: int, seconds: float, predicted: float) -> None:
+    def record(self, strategy: Strategy, context: Context, seconds: float, predicted: float) -> None:
         """A decode step took ``seconds``."""
-        if self.neighbours is None or seconds <= 0 or predicted <= 0:
+        if self.neighbours is None or not (0 < seconds < inf and 0 < predicted < inf):
             return
-        paces = self._paces.setdefault((strategy, batch), {})
+        paces = self._paces.setdefault((str(strategy), context.batch, int(context.length) // LENGTHS), {})
         step = Pace(1.0, max(-MOST, min(log(seconds / predicted), MOST)))
         paces[self.neighbours] = paces.get(self.neighbours, Pace()).plus(step)
 

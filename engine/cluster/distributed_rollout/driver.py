@@ -293,7 +293,7 @@ class RolloutDriver:
         if neighbours == self._neighbours:
             return
         self._neighbours = neighbours
-        for worker in self._state.busy:
+        for worker in [number for number, each in self._state.workers.items() if each.phase in (Phase.BUSY, Phase.AHEAD)]:
             _control(self._actors[worker].beside).remote(self._step, neighbours)
 
     def _carry_out(self, command: Command) -> None:

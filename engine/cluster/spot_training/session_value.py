@@ -1,7 +1,8 @@
 """What training the drafter in a tail saves in later steps, and what it costs in this one, in seconds. Pure.
 
-A session's gain on held-out responses says how many more tokens a draft brings from then on, so that every later step saves that share of
-the time in which the learned drafter drafts. It costs what it slows those by who still generate, and judging and publishing.
+A session's gain on held-out responses says how many more tokens a draft brings from then on, so that every later step saves at most that
+share of its decoding: as if all of it were drafted, since a drafter that is not used yet may be soon. It costs what it slows those by who
+still generate, the wait for its last micro-step, and judging and publishing.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,25 +26,27 @@ class SessionValue:
     def __init__(self) -> None:
         self.gain, self.cost, self.sessions = ASSUMED_GAIN, 0.0, 0
         self.slowdown = 1.0
-        self._drafting: float | None = None
+        self._decoding: float | None = None
         self._paces: Paces = {}
         self._slowed = 0.0
 
     def saving(self, left: int) -> float | None:
-        """Seconds that a session is expected to save in the ``left`` steps behind it; None where nobody knows what a step costs."""
-        return None if self._drafting is None else self.gain / (1 + self.gain) * self._drafting * left
+        """Seconds that a session should save in the ``left`` steps behind it, at most; None where nobody knows what a step costs."""
+        return None if self._decoding is None else self.gain / (1 + self.gain) * self._decoding * left
 
     def pays(self, left: int) -> bool:
         """Whether that is no less than what it is expected to cost, as far as both are known."""
         saving = self.saving(left)
         return saving is None or saving >= self.cost
 
-    def rolled_out(self, workers: Collection[DecodeSeconds], paces: Paces, training: float) -> None:
-        """In a rollout the ``workers`` decoded; beside ``training`` seconds of it others trained."""
-        self._drafting = max(workers, key=lambda worker: worker.spent).learned if workers else None
+    def rolled_out(self, workers: Collection[DecodeSeconds], paces: Paces, training: float, waited: float = 0.0) -> None:
+        """In a rollout the ``workers`` decoded; beside ``training`` seconds of it others trained, for whom all ``waited`` after it. Of
+        rollouts of different lengths, as a step's own and its refills, the longest counts."""
+        longest = max((worker.spent for worker in workers), default=None)
+        self._decoding = None if longest is None else max(longest, FORGETTING * (self._decoding or 0.0))
         self._paces = added(self._paces, paces, FORGETTING)
         self.slowdown = max(1.0, slowdown(self._paces) or 1.0)
-        self._slowed += training * (1 - 1 / self.slowdown)
+        self._slowed += training * (1 - 1 / self.slowdown) + (waited if training else 0.0)
 
     def trained(self, gain: float, publishing: float) -> float:
         """The sessions since the last call brought ``gain``, and ``publishing`` took so many seconds; what they cost in all."""
@@ -55,8 +58,8 @@ class SessionValue:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint; how much slower steps are is measured anew."""
-        return {"gain": self.gain, "cost": self.cost, "sessions": self.sessions, "drafting": self._drafting}
+        return {"gain": self.gain, "cost": self.cost, "sessions": self.sessions, "decoding": self._decoding}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.gain, self.cost, self.sessions = state["gain"], state["cost"], state["sessions"]
-        self._drafting = state["drafting"]
+        self._decoding = state["decoding"]

@@ -40,8 +40,9 @@ def decide(
     if history.last is None:
         return TrainingDecision(True, "nothing was trained yet")
     since, fell = step - history.last, _fell(history, config)
-    if value and since < config.every and not fell and not value.pays(left):
-        return TrainingDecision(False, f"training costs {value.cost:.2g} s of a step and would save {value.saving(left) or 0:.2g} s later")
+    due = since >= config.every or fell or history.drift >= config.drift
+    if value and not due and not value.pays(left):
+        return TrainingDecision(False, f"training costs {value.cost:.2f} s of a step and would save {value.saving(left) or 0:.2f} s later")
     if history.flat < config.patience:
         return TrainingDecision(True, "training still helps")
     if since >= min(2 ** (1 + history.flat - config.patience), config.every):

@@ -1,13 +1,14 @@
 """How much longer steps take beside training."""
 
 import random
-from math import exp, log
+from math import exp, inf, log
 
 import pytest
 from speculator_cases import CHAIN, COSTS, admitted, make
 
 from engine.rollout.interface import RolloutStatistics
 from engine.speculation.step_pace import LEAST_STEPS, Neighbours, Pace, Paces, StepPaces, added, slowdown
+from engine.speculation.strategy import OFF, Context
 
 
 def paces(steps: int, slower: float, seed: int = 0, noise: float = 0.1) -> Paces:
@@ -18,7 +19,7 @@ def paces(steps: int, slower: float, seed: int = 0, noise: float = 0.1) -> Paces
         trains = rng.random() < (0.5 if large else 0.8)
         found.neighbours = "training" if trains else "waiting"
         seconds = (1.0 if large else 1.5) * (slower if trains else 1.0) * exp(rng.gauss(0.0, noise))
-        found.record("OFF", 8 if large else 1, seconds, 1.0)
+        found.record(OFF, Context(8 if large else 1), seconds, 1.0)
     return found.take()
 
 
@@ -33,8 +34,8 @@ def test_a_single_hiccup_is_no_slowdown() -> None:
     for neighbours in ("waiting", "training"):
         steps.neighbours = neighbours
         for _ in range(int(2 * LEAST_STEPS)):
-            steps.record("OFF", 1, 1.0, 1.0)
-    steps.record("OFF", 1, 1e6, 1.0)
+            steps.record(OFF, Context(1), 1.0, 1.0)
+    steps.record(OFF, Context(1), 1e6, 1.0)
     found = slowdown(steps.take())
     assert found is not None
     assert found < 1.01
@@ -43,28 +44,30 @@ def test_a_single_hiccup_is_no_slowdown() -> None:
 def test_nothing_is_said_of_few_steps_nor_of_steps_that_have_no_counterpart() -> None:
     assert slowdown({}) is None
     assert slowdown(paces(100, 2.0)) is None
-    assert slowdown({("OFF", 1): {"training": Pace(9e9, 9e9)}, ("OFF", 2): {"waiting": Pace(9e9, 0.0)}}) is None
+    assert slowdown({("OFF", 1, 0): {"training": Pace(9e9, 9e9)}, ("OFF", 2, 0): {"waiting": Pace(9e9, 0.0)}}) is None
 
 
-@pytest.mark.parametrize(("neighbours", "seconds", "predicted"), [(None, 1.0, 1.0), ("waiting", 0.0, 1.0), ("waiting", 1.0, 0.0)])
+@pytest.mark.parametrize(
+    ("neighbours", "seconds", "predicted"), [(None, 1.0, 1.0), ("waiting", 0.0, 1.0), ("waiting", 1.0, 0.0), ("waiting", 1.0, inf)]
+)
 def test_a_step_that_says_nothing_is_not_counted(neighbours: Neighbours | None, seconds: float, predicted: float) -> None:
     steps = StepPaces()
     steps.neighbours = neighbours
-    steps.record("OFF", 1, seconds, predicted)
+    steps.record(OFF, Context(1), seconds, predicted)
     assert steps.take() == {}
 
 
 def test_earlier_steps_count_less() -> None:
-    old: Paces = {("OFF", 1): {"waiting": Pace(10, 1.0)}}
-    new: Paces = {("OFF", 1): {"waiting": Pace(2, 0.0)}, ("OFF", 2): {"training": Pace(1, 0.0)}}
-    assert added(old, new, 0.5) == {("OFF", 1): {"waiting": Pace(7, 0.5)}, ("OFF", 2): {"training": Pace(1, 0.0)}}
+    old: Paces = {("OFF", 1, 0): {"waiting": Pace(10, 1.0)}}
+    new: Paces = {("OFF", 1, 0): {"waiting": Pace(2, 0.0)}, ("OFF", 2, 0): {"training": Pace(1, 0.0)}}
+    assert added(old, new, 0.5) == {("OFF", 1, 0): {"waiting": Pace(7, 0.5)}, ("OFF", 2, 0): {"training": Pace(1, 0.0)}}
     assert added({}, new) == new
 
 
 def test_workers_paces_are_added_up() -> None:
-    one, other = (RolloutStatistics(paces={("OFF", 1): {"waiting": Pace(count, 0.0)}}) for count in (1, 2))
+    one, other = (RolloutStatistics(paces={("OFF", 1, 0): {"waiting": Pace(count, 0.0)}}) for count in (1, 2))
     one.add(other)
-    assert one.paces == {("OFF", 1): {"waiting": Pace(3, 0.0)}}
+    assert one.paces == {("OFF", 1, 0): {"waiting": Pace(3, 0.0)}}
 
 
 def test_a_speculator_times_the_steps_that_have_neighbours() -> None:
@@ -75,7 +78,7 @@ def test_a_speculator_times_the_steps_that_have_neighbours() -> None:
         plan = speculator.plan(batch, learned=True)
         speculator.record(plan, [0, 0], [1, 1], 2 * COSTS.seconds(plan.strategy, plan.context))
     ((key, timed),) = speculator.paces.take().items()
-    assert (key, timed["training"].steps) == ((str(CHAIN), 2), 1.0)
+    assert (key, timed["training"].steps) == ((str(CHAIN), 2, 0), 1.0)
     assert timed["training"].log_ratios == pytest.approx(log(2))
     assert speculator.paces.take() == {}
 

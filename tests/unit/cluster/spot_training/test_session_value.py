@@ -8,14 +8,14 @@ from engine.cluster.spot_training.session_value import ASSUMED_GAIN, SessionValu
 from engine.speculation.counterfactual import DecodeSeconds
 from engine.speculation.step_pace import Pace, Paces
 
-SLOW: Paces = {("OFF", 1): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 1000 * 0.0953)}}
+SLOW: Paces = {("OFF", 1, 0): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 1000 * 0.0953)}}
 """Steps take 1.1 times as long beside training."""
 
 
-def value(learned: float = 10.0, paces: Paces = SLOW, training: float = 22.0) -> SessionValue:
-    """After a rollout, of whose slowest worker the learned drafter drafted for so many seconds."""
+def value(learned: float = 6.0, paces: Paces = SLOW, training: float = 22.0) -> SessionValue:
+    """After a rollout of 10 seconds on the slowest worker, for ``learned`` of which the learned drafter drafted."""
     found = SessionValue()
-    found.rolled_out([DecodeSeconds(5.0, 5.0, 9.0, 9.0), DecodeSeconds(12.0, learned, 30.0, 30.0)], paces, training)
+    found.rolled_out([DecodeSeconds(5.0, 5.0, 9.0, 9.0), DecodeSeconds(10.0, learned, 30.0, 30.0)], paces, training)
     return found
 
 
@@ -45,6 +45,27 @@ def test_it_pays_as_long_as_enough_steps_are_to_come() -> None:
     assert [found.pays(left) for left in (0, 1, 8, 9, 100)] == [False, False, False, True, True]
 
 
+def test_a_drafter_that_is_not_used_yet_is_trained_all_the_same() -> None:
+    found = value(learned=0.0)
+    for _ in range(50):
+        found.trained(0.1, 0.1)
+    assert found.pays(10)
+
+
+def test_a_short_refill_does_not_say_how_long_steps_are() -> None:
+    found = value()
+    found.trained(0.04, 0.5)
+    found.rolled_out([DecodeSeconds(0.1, 0.1, 0.1, 0.1)], {}, 0.0)
+    assert found.saving(1) == pytest.approx(9 * 0.03 / 1.03)
+
+
+def test_the_wait_for_those_who_train_is_part_of_the_cost() -> None:
+    found = SessionValue()
+    found.rolled_out([], {}, 3.0, waited=0.2)
+    found.rolled_out([], {}, 0.0, waited=0.1)
+    assert found.trained(0.0, 0.5) == pytest.approx(0.7), "where nobody trained, nobody waited for that"
+
+
 def test_sessions_that_bring_nothing_pay_less_and_less() -> None:
     found, least = value(), []
     for _ in range(6):
@@ -62,7 +83,7 @@ def test_what_tails_without_a_judged_session_cost_is_added_to_the_next_one() -> 
 
 
 def test_noise_is_no_saving() -> None:
-    assert value(paces={("OFF", 1): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
+    assert value(paces={("OFF", 1, 0): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
 
 
 def test_it_survives_a_checkpoint() -> None:

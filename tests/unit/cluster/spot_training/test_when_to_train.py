@@ -56,7 +56,7 @@ def worth(cost: float, learned: float = 10.0) -> SessionValue:
 def test_what_does_not_pay_any_more_is_declined() -> None:
     history, value = trained(TrainingHistory(), 20, 0.3, CONFIG), worth(0.5)
     assert [left for left in range(10) if decide(history, 21, CONFIG, value, left).train] == [6, 7, 8, 9]
-    assert decide(history, 21, CONFIG, value, 2).reason == "training costs 0.5 s of a step and would save 0.2 s later"
+    assert decide(history, 21, CONFIG, value, 2).reason == "training costs 0.50 s of a step and would save 0.20 s later"
     assert decide(history, 21, CONFIG, worth(0.0), 0).train, "what costs nothing"
     assert decide(TrainingHistory(), 21, CONFIG, value, 0).train, "an older version is back"
 
@@ -67,6 +67,7 @@ def test_what_is_due_is_trained_all_the_same() -> None:
     assert not decide(history, 29, CONFIG, value, 5).train
     assert decide(history, 30, CONFIG, value, 5).train
     assert decide(rolled_out(history, 1000, 700), 21, CONFIG, value, 5).train, "acceptance fell"
+    assert decide(moved(history, 0.02), 21, CONFIG, value, 5).train, "what is known is of another target"
     assert decide(history, 21, CONFIG.model_copy(update={"every": 1}), value, 0).train
 
 
