@@ -55,7 +55,9 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: flo
         query = F.pad(query, (0, 0, 0, filled - rows))
     unit = row_unit(query.shape[3])
     most = MOST_ROWS // unit * unit
-    parts = zip(torch.split(query, most, 2), torch.split(mask, most, 2), strict=True)
-    mixed = [F.scaled_dot_product_attention(part, keys, values, visible, scale=scale) for part, visible in parts]
-    whole = mixed[0] if len(mixed) == 1 else torch.cat(mixed, 2)
+    if filled <= most:
+        whole = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
+    else:
+        parts = zip(torch.split(query, most, 2), torch.split(mask, most, 2), strict=True)
+        whole = torch.cat([F.scaled_dot_product_attention(part, keys, values, visible, scale=scale) for part, visible in parts], 2)
     return whole[: 1 if alone else None, :, :rows]

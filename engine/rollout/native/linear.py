@@ -16,12 +16,18 @@ from engine.errors import ModelError
 
 FBGEMM_ROWS = 6
 """That FBGEMM multiplies at once without AVX-512."""
+FEWEST_FBGEMM_ROWS = 3
+"""Of those: one or two are added up in another order."""
 AMX_ROWS = 32
 """Up to which oneDNN adds up in one order with AMX."""
 FEWEST_ROWS = 4
 """That oneDNN multiplies: one or two take longer than four, and a single one is added up in another order."""
 
 Product = Callable[[Tensor], Tensor]
+
+# PyTorch asks each argument of an operation for this. Packed weights do not have it and say so by C++ exceptions, which took longer than a
+# small product does.
+setattr(torch.ScriptObject, "__torch_function__", torch._C._disabled_torch_function_impl)  # noqa: B010 - mypy knows no such attribute
 
 
 class Linear:
@@ -69,7 +75,7 @@ def _onednn(weight: Tensor, bias: Tensor | None) -> Product:
     multiply = torch.ops.mkldnn._linear_pointwise.default
 
     def product(x: Tensor) -> Tensor:
-        rows = len(x)
+        rows = x.shape[0]
         if rows >= FEWEST_ROWS:
             return multiply(x, packed, bias, "none", [], "")  # type: ignore[no-any-return]
         filled = x.expand(FEWEST_ROWS, -1) if rows == 1 else F.pad(x, (0, 0, 0, FEWEST_ROWS - rows))
@@ -88,11 +94,12 @@ def _float16(weight: Tensor, bias: Tensor | None) -> Product:
         return lambda x: multiply(x, packed)
 
     def product(x: Tensor) -> Tensor:
-        """One or two rows at the end would be added up in another order than the others."""
-        rows = len(x)
-        more = -rows % FBGEMM_ROWS if rows % FBGEMM_ROWS in (1, 2) else 0
-        result: Tensor = multiply(F.pad(x, (0, 0, 0, more)), packed)[:rows] if more else multiply(x, packed)
-        return result
+        rows = x.shape[0]
+        last = rows % FBGEMM_ROWS
+        if not 0 < last < FEWEST_FBGEMM_ROWS:
+            return multiply(x, packed)  # type: ignore[no-any-return]
+        filled = torch.cat((x, *[x[:1]] * (FEWEST_FBGEMM_ROWS - last)))
+        return multiply(filled, packed)[:rows]  # type: ignore[no-any-return]
 
     return product
 

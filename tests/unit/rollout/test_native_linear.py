@@ -86,6 +86,13 @@ def test_without_avx512_float16_rows_at_the_end_are_given_company(monkeypatch: p
         assert torch.equal(linear(x[:rows]), together[:rows])
 
 
+def test_packed_weights_answer_pytorch_without_an_exception() -> None:
+    """What an operation asks each argument for; see linear.py for what it cost."""
+    packed = torch.ops.quantized.linear_prepack_fp16(torch.randn(48, 64), None)
+    assert hasattr(packed, "__torch_function__")
+    assert not torch.overrides.has_torch_function((packed,))
+
+
 @dtypes
 @pytest.mark.parametrize("family", SHAPES)
 @torch.inference_mode()
