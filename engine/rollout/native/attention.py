@@ -60,4 +60,4 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scale: flo
     else:
         parts = zip(torch.split(query, most, 2), torch.split(mask, most, 2), strict=True)
         whole = torch.cat([F.scaled_dot_product_attention(part, keys, values, visible, scale=scale) for part, visible in parts], 2)
-    return whole[: 1 if alone else None, :, :rows]
+    return (whole[:1] if alone else whole).narrow(2, 0, rows)

@@ -4,6 +4,7 @@ import hashlib
 import platform
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import product
 from pathlib import Path
 
@@ -38,12 +39,13 @@ Array = NDArray[np.float64]
 
 
 def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, vocabulary: int, limit: int) -> CostTable:
-    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine), measured now if there is none. It
-    reaches up to ``limit`` tokens: what a run with a lower one has measured is kept, and only what is longer is measured.
+    """The table kept in ``folder`` for ``identity`` (what decides the costs, besides this machine and code), measured now if there is none.
+    It reaches up to ``limit`` tokens: what a run with a lower one has measured is kept, and only what is longer is measured.
 
     Tables of several processes that measure at the same time are equally good; the last one stays.
     """
-    machine = (platform.node(), platform.machine(), torch.__version__, torch.get_num_threads(), runner.device_name)
+    kernels = (torch.__version__, torch.backends.cpu.get_cpu_capability(), _code())
+    machine = (platform.node(), platform.machine(), *kernels, torch.get_num_threads(), runner.device_name)
     asked = (max_batch,) if runner.cache_tokens is None else (max_batch, runner.cache_tokens)  # a small cache has room for few requests
     path = folder / f"{hashlib.sha256(repr((identity, (*machine, *asked))).encode()).hexdigest()[:16]}.json"
     batches = [batch for batch in BATCHES if batch < 4 * max_batch]
@@ -58,6 +60,13 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
         folder.mkdir(parents=True, exist_ok=True)
         table.save(path)
     return table
+
+
+@cache
+def _code() -> str:
+    """Of what computes the passes: after a change of it they are measured anew."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def lengths(limit: int) -> list[int]:

@@ -59,6 +59,9 @@ def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: 
     assert [first.target.lengths, longer.target.lengths] == [[64.0, 640.0], [64.0, 640.0, 1500.0]]
     assert cost_table(tmp_path, runner, "model", 1, 48, 700).target == longer.target
     assert len(measured) == 3
+    monkeypatch.setattr(cost_measurement, "_code", lambda: "of another version")
+    cost_table(tmp_path, runner, "model", 1, 48, 300)
+    assert measured[3:] == measured[:2], "another code's costs are others"
     assert longer.target(1, 1, 1500) >= longer.target(1, 1, 640)
     assert isinstance(longer.draft, Grid)
 
