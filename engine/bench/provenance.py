@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
+"""By the flag that Linux has for them."""
 
 
 def save(path: Path, result: Mapping[str, Any], settings: Mapping[str, Any], gpu: str | None = None) -> None:
@@ -28,11 +30,13 @@ def provenance(settings: Mapping[str, Any], gpu: str | None = None) -> dict[str,
 
 
 def processor() -> str:
-    """The model's name, as Linux tells it."""
+    """The model's name, as Linux tells it, and the widest vectors that it has: clouds give several generations the same name."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    has = told.get("flags", "").split()
+    vectors = next((f" ({name})" for flag, name in VECTORS.items() if flag in has), "")
+    return (told.get("model name") or platform.processor() or platform.machine()) + vectors
 
 
 def commit() -> str | None:
