@@ -41,7 +41,7 @@ from engine.rollout.interface import Alarm, Answers, Completion, LoadedWeights, 
 from engine.rollout.native.engine import NativeEngine
 from engine.rollout.sglang.engine import SGLangEngine
 from engine.rollout.sglang.supported_speculation import trains_drafter
-from engine.speculation.step_pace import Neighbours
+from engine.speculation.step_pace import Neighbours, of_worker
 
 BEFORE_STEPS = -(10**6)
 """What the rounds of a pretraining count from in the data buffer, whose steps never fall."""
@@ -115,6 +115,7 @@ class Worker(LearnerRank):
         statistics.moments = {self.rank: statistics.moments[0]}
         if statistics.decode_seconds:
             statistics.decode_seconds = {self.rank: statistics.decode_seconds[0]}
+        statistics.paces = of_worker(statistics.paces, self.rank)
         statistics.alarms += self.spot.take_alarms() if self.spot else []
         return statistics
 

@@ -107,9 +107,9 @@ Alarm = tuple[str, str]
 @dataclass
 class RolloutStatistics:
     """Totals since the last ``take_statistics``. ``preemptions``: how often a response had to wait again, as the cache was full; None of an
-    engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted; ``moments`` and
-    ``decode_seconds`` are by worker, and an engine takes itself for worker 0; it has the latter where it knows what a step costs.
-    ``marks``, by worker, are not the engine's: who shares the requests out makes them."""
+    engine that does not count. Lists are indexed by draft position, and ``ngram_*`` the part that n-grams drafted; ``moments``,
+    ``decode_seconds`` and ``paces`` are by worker, and an engine takes itself for worker 0; it has the latter two where it knows what a
+    step costs. ``marks``, by worker, are not the engine's: who shares the requests out makes them."""
 
     decode_steps: int = 0
     tokens: int = 0

@@ -1,7 +1,8 @@
 """How much longer decode steps take beside a worker that trains than beside one that waits. Pure.
 
 Cores share their memory, and processes on one machine may share cores, so that training in idle time can slow those whom all wait for.
-Steps of the same strategy, batch and about the same length are compared, by what the cost table says: what that is wrong by cancels out.
+Steps of one worker, of the same strategy, batch and about the same length, while as many others generate, are compared by what the cost
+table says: what that is wrong by cancels out.
 """
 
 from collections.abc import Mapping
@@ -10,13 +11,20 @@ from typing import Literal, NamedTuple
 
 from engine.speculation.strategy import Context, Strategy
 
-Neighbours = Literal["waiting", "training"]
-"""What workers that are done do while others generate."""
+Activity = Literal["waiting", "training"]
+"""Of workers that are done while others generate."""
 LENGTHS = 64
 MOST = 1.0
 """Largest log ratio that counts: beyond it the machine did something else."""
 LEAST_STEPS = 100.0
 """Steps, of either kind, from which a difference is told: single ones vary by 10 %, so that it is good to about 1 %."""
+
+
+class Neighbours(NamedTuple):
+    """The other workers: what those do who are done, and how many still generate."""
+
+    activity: Activity
+    busy: int
 
 
 class Pace(NamedTuple):
@@ -30,9 +38,17 @@ class Pace(NamedTuple):
         return Pace(self.steps + weight * other.steps, self.log_ratios + weight * other.log_ratios)
 
 
-Kind = tuple[str, int, int]
-"""Of a step: strategy, batch, and mean length in units of LENGTHS."""
-Paces = Mapping[Kind, Mapping[Neighbours, Pace]]
+class Kind(NamedTuple):
+    """Of a step; ``length`` is the mean one in units of LENGTHS, ``busy`` how many others generate."""
+
+    strategy: str
+    batch: int
+    length: int
+    busy: int
+    worker: int = 0
+
+
+Paces = Mapping[Kind, Mapping[Activity, Pace]]
 
 
 class StepPaces:
@@ -40,19 +56,25 @@ class StepPaces:
 
     def __init__(self) -> None:
         self.neighbours: Neighbours | None = None
-        self._paces: dict[Kind, dict[Neighbours, Pace]] = {}
+        self._paces: dict[Kind, dict[Activity, Pace]] = {}
 
     def record(self, strategy: Strategy, context: Context, seconds: float, predicted: float) -> None:
         """A decode step took ``seconds``."""
         if self.neighbours is None or not (0 < seconds < inf and 0 < predicted < inf):
             return
-        paces = self._paces.setdefault((str(strategy), context.batch, int(context.length) // LENGTHS), {})
+        activity, busy = self.neighbours
+        paces = self._paces.setdefault(Kind(str(strategy), context.batch, int(context.length) // LENGTHS, busy), {})
         step = Pace(1.0, max(-MOST, min(log(seconds / predicted), MOST)))
-        paces[self.neighbours] = paces.get(self.neighbours, Pace()).plus(step)
+        paces[activity] = paces.get(activity, Pace()).plus(step)
 
     def take(self) -> Paces:
         taken, self._paces = self._paces, {}
         return taken
+
+
+def of_worker(paces: Paces, worker: int) -> Paces:
+    """Those of one, as ``worker``'s: one may be slower than the others for good."""
+    return {kind._replace(worker=worker): pace for kind, pace in paces.items()}
 
 
 def added(paces: Paces, others: Paces, weight: float = 1.0) -> Paces:
@@ -73,5 +95,5 @@ def slowdown(paces: Paces) -> float | None:
     return exp(total / weights) if weights >= LEAST_STEPS else None
 
 
-def _added(paces: Mapping[Neighbours, Pace], others: Mapping[Neighbours, Pace], weight: float) -> Mapping[Neighbours, Pace]:
+def _added(paces: Mapping[Activity, Pace], others: Mapping[Activity, Pace], weight: float) -> Mapping[Activity, Pace]:
     return {each: others.get(each, Pace()).plus(paces.get(each, Pace()), weight) for each in {**paces, **others}}

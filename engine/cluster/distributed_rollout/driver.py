@@ -307,11 +307,12 @@ class RolloutDriver:
 
 
 def neighbours_of(state: RolloutState, inferring: bool) -> Neighbours | None:
-    """What those do who are done; None if there are none, or if some of them compute anything else than training."""
-    phases = {worker.phase for worker in state.workers.values()} - {Phase.BUSY}
-    if inferring or not phases or Phase.AHEAD in phases:
+    """Of each who generates; None if nobody is done, or if some who are compute anything else than training."""
+    phases = [worker.phase for worker in state.workers.values()]
+    busy = phases.count(Phase.BUSY)
+    if inferring or busy in (0, len(phases)) or Phase.AHEAD in phases:
         return None
-    return "training" if Phase.TRAINING in phases else "waiting"
+    return Neighbours("training" if Phase.TRAINING in phases else "waiting", busy - 1)
 
 
 def _control(method: Any) -> Any:

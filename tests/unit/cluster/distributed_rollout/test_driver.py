@@ -13,6 +13,7 @@ from engine.cluster.ray_session import _isolate
 from engine.cluster.shares import RolloutShare
 from engine.errors import WorkerLostError
 from engine.rollout.interface import Completion, Request, RolloutStatistics, Sampling
+from engine.speculation.step_pace import Neighbours
 
 METHODS = ("rollout", "infer", "train_drafter", "halt", "forecast", "complete_group", "beside")
 
@@ -27,7 +28,7 @@ class Replies:
     def __init__(self, *order: str) -> None:
         self._order = list(order)
         self.asked: list[str] = []
-        self.told: list[tuple[str, str | None]] = []
+        self.told: list[tuple[str, Neighbours | None]] = []
         self.more: dict[int, list[Completion]] = {}
 
     def actor(self, number: int) -> Any:
@@ -89,7 +90,7 @@ def test_who_is_done_infers_first_and_trains_then(ray_is: Callable[[Replies], No
     assert activities == ["RolloutStarted", "WorkerDone", "TrainingStarted", "WorkerDone", "TrainingStopped"]
     assert [completion.request.id for completion in rollout.completions] == [0, 1]
     assert {span.activity for span in rollout.spans if span.worker == 0} >= {"BUSY", "INFERENCE", "TRAINING"}
-    assert replies.told == [("beside 1", "training")], "inference beside it says nothing of either"
+    assert replies.told == [("beside 1", Neighbours("training", 0))], "inference beside it says nothing of either"
 
 
 def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callable[[Replies], None]) -> None:
@@ -107,7 +108,7 @@ def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callabl
     assert begun == [(0, [0]), (0, [5])]
     assert sum(span.activity == "INFERENCE" for span in rollout.spans) == 1, "one group after the other"
     assert [each.request.id for each in rollout.completions] == [0, 1, 5]
-    assert replies.told == [("beside 1", "waiting"), ("beside 1", None), ("beside 1", "waiting")]
+    assert replies.told == [("beside 1", Neighbours("waiting", 0)), ("beside 1", None), ("beside 1", Neighbours("waiting", 0))]
     assert not rollout.statistics.alarms
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from engine.cluster.spot_training.session_value import ASSUMED_GAIN, SessionValue
 from engine.speculation.counterfactual import DecodeSeconds
-from engine.speculation.step_pace import Pace, Paces
+from engine.speculation.step_pace import Kind, Pace, Paces
 
-SLOW: Paces = {("OFF", 1, 0): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 1000 * 0.0953)}}
+SLOW: Paces = {Kind("OFF", 1, 0, busy=0): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 1000 * 0.0953)}}
 """Steps take 1.1 times as long beside training."""
 
 
@@ -83,7 +83,7 @@ def test_what_tails_without_a_judged_session_cost_is_added_to_the_next_one() -> 
 
 
 def test_noise_is_no_saving() -> None:
-    assert value(paces={("OFF", 1, 0): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
+    assert value(paces={Kind("OFF", 1, 0, busy=0): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
 
 
 def test_it_survives_a_checkpoint() -> None:
