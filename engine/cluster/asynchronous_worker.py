@@ -33,6 +33,7 @@ class AsynchronousWorker(Worker):
             generation = BackgroundGeneration(self.engine, all_requests, self._awaited, sampling, on_finish, finished)
             self._generation = generation
             generated = generation.awaited()
+            self.engine.beside(None)  # from now on the learner computes, too
         statistics = self._observed(generated.entries, generated.statistics)
         if self._late:
             self._late.add(statistics)

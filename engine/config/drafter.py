@@ -12,7 +12,7 @@ WIDER = f"a model of a hidden size above {BASE_WIDTH} takes {BASE_WIDTH} / hidde
 
 
 class TriggerConfig(Section):
-    """When idle workers train: at every step while that helps, then less and less often, or when one of these asks for it."""
+    """When idle workers train: at every step while that helps and pays, then less and less often, or when one of these asks for it."""
 
     patience: int = Field(3, ge=1, description="Sessions in a row without least_gain until steps are skipped: 1, then 3, 7, ...")
     least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")

@@ -15,7 +15,7 @@ Activity = Literal["waiting", "training"]
 """Of workers that are done while others generate."""
 LENGTHS = 64
 MOST = 1.0
-"""Largest log ratio that counts: beyond it the machine did something else."""
+"""Of a log ratio above those of the steps before: in what took longer the machine did something else."""
 LEAST_STEPS = 100.0
 """Steps, of either kind, from which a difference is told: single ones vary by 10 %, so that it is good to about 1 %."""
 
@@ -57,14 +57,20 @@ class StepPaces:
     def __init__(self) -> None:
         self.neighbours: Neighbours | None = None
         self._paces: dict[Kind, dict[Activity, Pace]] = {}
+        self._before = (inf, inf)
 
     def record(self, strategy: Strategy, context: Context, seconds: float, predicted: float) -> None:
-        """A decode step took ``seconds``."""
-        if self.neighbours is None or not (0 < seconds < inf and 0 < predicted < inf):
+        """A decode step took ``seconds``. The first one only tells what others are to be compared with."""
+        neighbours = self.neighbours  # another thread may change it
+        if neighbours is None or not (0 < seconds < inf and 0 < predicted < inf):
             return
-        activity, busy = self.neighbours
+        activity, busy = neighbours
+        ratio, usual = log(seconds / predicted), min(self._before)
+        self._before = self._before[1], ratio
+        if usual == inf:
+            return
         paces = self._paces.setdefault(Kind(str(strategy), context.batch, int(context.length) // LENGTHS, busy), {})
-        step = Pace(1.0, max(-MOST, min(log(seconds / predicted), MOST)))
+        step = Pace(1.0, min(ratio, usual + MOST))
         paces[activity] = paces.get(activity, Pace()).plus(step)
 
     def take(self) -> Paces:

@@ -17,15 +17,17 @@ MEMORY = 10
 """Sessions after which an older one counts less."""
 FORGETTING = 0.9
 """Weight of a rollout's decode steps one rollout later: a machine's speed changes."""
+LOOK_EVERY = 5
+"""Steps of which one is not trained in, while nobody knows how much training slows others."""
 
 
 class SessionValue:
     """Running means of what was measured up to now: ``gain``, the share of tokens that a session adds to a draft, and ``cost``, seconds.
-    ``slowdown``: how many times as long decode steps take beside training."""
+    ``slowdown``: how many times as long decode steps take beside training, the last that was measured; None: not yet."""
 
     def __init__(self) -> None:
         self.gain, self.cost, self.sessions = ASSUMED_GAIN, 0.0, 0
-        self.slowdown = 1.0
+        self.slowdown: float | None = None
         self._decoding: float | None = None
         self._paces: Paces = {}
         self._slowed = 0.0
@@ -39,14 +41,21 @@ class SessionValue:
         saving = self.saving(left)
         return saving is None or saving >= self.cost
 
+    def looks(self, step: int) -> bool:
+        """Whether workers shall wait in ``step``'s tail, so that others' steps are timed beside them: those that train leave none."""
+        unknown = self.slowdown is None and self._decoding is not None
+        return unknown and self.sessions > 1 and step % LOOK_EVERY == LOOK_EVERY - 1
+
     def rolled_out(self, workers: Collection[DecodeSeconds], paces: Paces, training: float, waited: float = 0.0) -> None:
         """In a rollout the ``workers`` decoded; beside ``training`` seconds of it others trained, for whom all ``waited`` after it. Of
         rollouts of different lengths, as a step's own and its refills, the longest counts."""
         longest = max((worker.spent for worker in workers), default=None)
-        self._decoding = None if longest is None else max(longest, FORGETTING * (self._decoding or 0.0))
+        if longest is not None:  # as it is of a rollout that nobody watched
+            self._decoding = max(longest, FORGETTING * (self._decoding or 0.0))
         self._paces = added(self._paces, paces, FORGETTING)
-        self.slowdown = max(1.0, slowdown(self._paces) or 1.0)
-        self._slowed += training * (1 - 1 / self.slowdown) + (waited if training else 0.0)
+        if (seen := slowdown(self._paces)) is not None:
+            self.slowdown = max(1.0, seen)
+        self._slowed += training * (1 - 1 / (self.slowdown or 1.0)) + (waited if training else 0.0)
 
     def trained(self, gain: float, publishing: float) -> float:
         """The sessions since the last call brought ``gain``, and ``publishing`` took so many seconds; what they cost in all."""
@@ -57,9 +66,10 @@ class SessionValue:
         return cost
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint; how much slower steps are is measured anew."""
-        return {"gain": self.gain, "cost": self.cost, "sessions": self.sessions, "decoding": self._decoding}
+        """For a checkpoint."""
+        known = {"gain": self.gain, "cost": self.cost, "sessions": self.sessions, "slowdown": self.slowdown}
+        return known | {"decoding": self._decoding, "slowed": self._slowed}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.gain, self.cost, self.sessions = state["gain"], state["cost"], state["sessions"]
-        self._decoding = state["decoding"]
+        self._decoding, self.slowdown, self._slowed = state["decoding"], state.get("slowdown"), state.get("slowed", 0.0)

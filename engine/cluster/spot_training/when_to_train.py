@@ -1,4 +1,5 @@
-"""When idle workers train the drafter: at every step while that helps, then less and less often, or when something asks for it. Pure.
+"""When idle workers train the drafter: at every step while that helps and pays, then less and less often, or when something asks for it.
+Pure.
 
 TLT trains every 10 RL steps (section 3); a drafter that falls behind its target is seen earlier, by what the rollouts measure.
 """
@@ -42,7 +43,9 @@ def decide(
     since, fell = step - history.last, _fell(history, config)
     due = since >= config.every or fell or history.drift >= config.drift
     if value and not due and not value.pays(left):
-        return TrainingDecision(False, f"training costs {value.cost:.2f} s of a step and would save {value.saving(left) or 0:.2f} s later")
+        return TrainingDecision(False, "training costs more than it would save")
+    if value and not due and value.looks(step):
+        return TrainingDecision(False, "training costs are not known: decoding is timed beside workers that wait")
     if history.flat < config.patience:
         return TrainingDecision(True, "training still helps")
     if since >= min(2 ** (1 + history.flat - config.patience), config.every):

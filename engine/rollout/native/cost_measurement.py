@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from engine.rollout.interface import Request, Sampling
 from engine.rollout.native.drafting import Drafting
 from engine.rollout.native.graphs.plan import GraphPlan
+from engine.rollout.native.linear import multiplies_bfloat16
 from engine.rollout.native.runner import Runner
 from engine.rollout.native.sampling import TokenSampler
 from engine.rollout.response import Response
@@ -44,7 +45,8 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
 
     Tables of several processes that measure at the same time are equally good; the last one stays.
     """
-    kernels = (torch.__version__, torch.backends.cpu.get_cpu_capability(), _code())
+    instructions = (torch.backends.cpu.get_cpu_capability(), multiplies_bfloat16(), torch.cpu._is_amx_tile_supported())
+    kernels = (torch.__version__, *instructions, code_of(Path(__file__).parent))
     machine = (platform.node(), platform.machine(), *kernels, torch.get_num_threads(), runner.device_name)
     asked = (max_batch,) if runner.cache_tokens is None else (max_batch, runner.cache_tokens)  # a small cache has room for few requests
     path = folder / f"{hashlib.sha256(repr((identity, (*machine, *asked))).encode()).hexdigest()[:16]}.json"
@@ -63,10 +65,10 @@ def cost_table(folder: Path, runner: Runner, identity: str, max_batch: int, voca
 
 
 @cache
-def _code() -> str:
-    """Of what computes the passes: after a change of it they are measured anew."""
-    files = sorted(Path(__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+def code_of(package: Path) -> str:
+    """Changes with the source of ``package``, that of what computes the passes."""
+    files = sorted(file for file in package.rglob("*.py") if file.is_file())
+    return hashlib.sha256(b"".join(repr(file.relative_to(package)).encode() + file.read_bytes() for file in files)).hexdigest()
 
 
 def lengths(limit: int) -> list[int]:

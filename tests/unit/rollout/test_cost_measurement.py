@@ -59,11 +59,24 @@ def test_a_run_measures_what_is_longer_than_before(tmp_path: Path, monkeypatch: 
     assert [first.target.lengths, longer.target.lengths] == [[64.0, 640.0], [64.0, 640.0, 1500.0]]
     assert cost_table(tmp_path, runner, "model", 1, 48, 700).target == longer.target
     assert len(measured) == 3
-    monkeypatch.setattr(cost_measurement, "_code", lambda: "of another version")
+    monkeypatch.setattr(cost_measurement, "code_of", lambda _: "of another version")
     cost_table(tmp_path, runner, "model", 1, 48, 300)
     assert measured[3:] == measured[:2], "another code's costs are others"
     assert longer.target(1, 1, 1500) >= longer.target(1, 1, 640)
     assert isinstance(longer.draft, Grid)
+
+
+def test_code_is_another_after_a_change(tmp_path: Path) -> None:
+    def written(**files: str) -> str:
+        for name, text in files.items():
+            (tmp_path / f"{name}.py").write_text(text)
+        cost_measurement.code_of.cache_clear()
+        return cost_measurement.code_of(tmp_path)
+
+    found = [written(one="pass", two=""), written(one="", two="pass"), written(three="")]
+    assert len({*found}) == 3
+    (tmp_path / ".#one.py").symlink_to("nowhere")  # as Emacs leaves beside a file that is edited
+    assert written() == found[-1]
 
 
 def test_a_small_cache_is_measured_with_one_request(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """How much longer steps take beside training."""
 
 import random
+from collections.abc import Sequence
 from math import exp, inf, log
 
 import pytest
@@ -49,12 +50,22 @@ def test_a_single_hiccup_is_no_slowdown() -> None:
     steps = StepPaces()
     for neighbours in (WAITING, TRAINING):
         steps.neighbours = neighbours
-        for _ in range(int(2 * LEAST_STEPS)):
+        for _ in range(int(3 * LEAST_STEPS)):
             steps.record(OFF, Context(1), 1.0, 1.0)
     steps.record(OFF, Context(1), 1e6, 1.0)
     found = slowdown(steps.take())
     assert found is not None
     assert found < 1.01
+
+
+@pytest.mark.parametrize("hiccup", [[], [1e6]])
+def test_a_table_that_is_wrong_by_far_hides_no_slowdown(hiccup: Sequence[float]) -> None:
+    steps = StepPaces()
+    for neighbours, seconds in ((WAITING, [*hiccup, *[4.0] * 300]), (TRAINING, [4.4] * 300)):
+        steps.neighbours = neighbours
+        for each in seconds:
+            steps.record(OFF, Context(1), each, 1.0)
+    assert slowdown(steps.take()) == pytest.approx(1.1)
 
 
 def test_nothing_is_said_of_few_steps_nor_of_steps_that_have_no_counterpart() -> None:
@@ -89,7 +100,7 @@ def test_workers_paces_are_added_up() -> None:
 def test_a_speculator_times_the_steps_that_have_neighbours() -> None:
     speculator = make(CHAIN, costs=COSTS, suffix=False)
     batch = admitted(speculator, 2)
-    for neighbours in (None, TRAINING):
+    for neighbours in (None, TRAINING, TRAINING):
         speculator.paces.neighbours = neighbours
         plan = speculator.plan(batch, learned=True)
         speculator.record(plan, [0, 0], [1, 1], 2 * COSTS.seconds(plan.strategy, plan.context))

@@ -15,9 +15,9 @@ class RewardTrend(Schema):
 
 class SavedSeconds(Schema):
     """By how many seconds the run is shorter for what drafted, over the ``steps`` that tell: against plain decoding, against n-gram drafts
-    at most, and against the learned drafter as it was before the first step, less what training it took (training_cost_seconds). Less than
-    0: by so many it is longer. ``decoding`` took so long in these steps. See ``engine.telemetry.decode_savings``: what is told is an
-    estimate, from measured step times and acceptance."""
+    at most, and against the learned drafter as it was before the first step. From the last alone is taken what training took
+    (training_cost_seconds). Less than 0: by so many it is longer. ``decoding`` took so long in these steps. See
+    ``engine.telemetry.decode_savings``: what is told is an estimate, from measured step times and acceptance."""
 
     steps: int
     decoding: float

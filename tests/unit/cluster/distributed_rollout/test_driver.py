@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.cluster.distributed_rollout.coordinator import RolloutState
-from engine.cluster.distributed_rollout.driver import RolloutDriver
+from engine.cluster.distributed_rollout.coordinator import Phase, RolloutState, WorkerState
+from engine.cluster.distributed_rollout.driver import RolloutDriver, neighbours_of
 from engine.cluster.ray_session import _isolate
 from engine.cluster.shares import RolloutShare
 from engine.errors import WorkerLostError
@@ -91,6 +91,26 @@ def test_who_is_done_infers_first_and_trains_then(ray_is: Callable[[Replies], No
     assert [completion.request.id for completion in rollout.completions] == [0, 1]
     assert {span.activity for span in rollout.spans if span.worker == 0} >= {"BUSY", "INFERENCE", "TRAINING"}
     assert replies.told == [("beside 1", Neighbours("training", 0))], "inference beside it says nothing of either"
+
+
+BUSY, IDLE, ORDERED, TRAINING, AHEAD = Phase.BUSY, Phase.IDLE, Phase.ORDERED, Phase.TRAINING, Phase.AHEAD
+
+
+@pytest.mark.parametrize(
+    ("phases", "inferring", "expected"),
+    [
+        ((BUSY, BUSY), False, None),
+        ((BUSY, IDLE), False, Neighbours("waiting", 0)),
+        ((BUSY, ORDERED), False, Neighbours("waiting", 0)),
+        ((BUSY, IDLE), True, None),
+        ((BUSY, BUSY, BUSY, IDLE), False, Neighbours("waiting", 2)),
+        ((BUSY, BUSY, TRAINING, IDLE), False, Neighbours("training", 1)),
+        ((BUSY, AHEAD, TRAINING), False, None),
+        ((IDLE, TRAINING), False, None),
+    ],
+)
+def test_what_is_told_to_who_generates(phases: Sequence[Phase], inferring: bool, expected: Neighbours | None) -> None:
+    assert neighbours_of(RolloutState(workers={at: WorkerState(phase, 0.0) for at, phase in enumerate(phases)}), inferring) == expected
 
 
 def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callable[[Replies], None]) -> None:

@@ -10,11 +10,12 @@ from crew import SAMPLING, Crew, config, requests
 
 from engine.cluster.spot_training.drafter_versions import DrafterVersions
 from engine.cluster.spot_training.session_value import SessionValue
-from engine.cluster.spot_training.when_to_train import TrainingHistory
+from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory
 from engine.cluster.worker_group import WorkerGroup
 from engine.experience.scheduling_state import SchedulingState
 from engine.rollout.interface import Answers
 from engine.speculation.cooldown import Cooldown
+from engine.speculation.counterfactual import DecodeSeconds
 
 
 class Here:
@@ -54,6 +55,20 @@ def group(crew: Crew, random_model: Path) -> WorkerGroup:
     group._versions, group._history = DrafterVersions(crew.call), TrainingHistory(last=3, flat=2)
     group._value = SessionValue()
     return group  # type: ignore[no-any-return]
+
+
+def test_what_training_is_worth_decides_and_survives_a_checkpoint(group: WorkerGroup, random_model: Path, tmp_path: Path) -> None:
+    group._config = config(random_model)
+    group._spot = group._config.drafter.spot
+    group._value.rolled_out([DecodeSeconds(10.0, 10.0, 10.0, 10.0)], {}, 0.0)
+    group._value.trained(0.0, 99.0)
+    group._history = TrainingHistory(last=3)
+    group.stage()
+    group.write(tmp_path / "saved")
+    group._value, group._history = SessionValue(), TrainingHistory()
+    assert group._decision(4).train
+    group.load(tmp_path / "saved")
+    assert group._decision(4) == TrainingDecision(False, "training costs more than it would save")
 
 
 def answered(group: WorkerGroup) -> Answers:

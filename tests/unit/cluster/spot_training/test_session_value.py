@@ -37,6 +37,37 @@ def test_a_session_costs_what_it_slows_others_by_and_what_publishing_takes() -> 
     assert value(paces={}).trained(0.0, 0.5) == 0.5, "nothing was seen to be slower"
 
 
+def test_a_slowdown_is_known_until_another_one_is_measured() -> None:
+    found = value()
+    for _ in range(40):
+        found.rolled_out([DecodeSeconds(1.0, 1.0, 1.0, 1.0)], {}, 0.0)
+    assert found.slowdown == pytest.approx(1.1, abs=1e-3)
+    faster: Paces = {Kind("OFF", 1, 0, busy=0): {"waiting": Pace(1000, 0.0), "training": Pace(1000, 0.0)}}
+    for _ in range(40):
+        found.rolled_out([], faster, 0.0)
+    assert found.slowdown == pytest.approx(1.0, abs=1e-3)
+
+
+def test_while_it_is_not_known_one_step_in_five_is_left_to_find_out() -> None:
+    found = value(paces={})
+    assert not any(map(found.looks, range(20))), "what training is worth, if anything, is seen first"
+    found.trained(0.1, 0.0)
+    found.trained(0.1, 0.0)
+    assert [step for step in range(20) if found.looks(step)] == [4, 9, 14, 19]
+    found.rolled_out([], SLOW, 0.0)
+    assert not any(map(found.looks, range(20)))
+    unknown = SessionValue()
+    unknown.trained(0.1, 0.0)
+    unknown.trained(0.1, 0.0)
+    assert not unknown.looks(4), "an engine that times nothing"
+
+
+def test_a_rollout_that_nobody_watched_says_nothing_of_what_a_step_costs() -> None:
+    found = value()
+    found.rolled_out([], {}, 0.0)
+    assert found.saving(1) == value().saving(1)
+
+
 def test_it_pays_as_long_as_enough_steps_are_to_come() -> None:
     found = value()
     found.trained(0.04, 0.5)
@@ -89,6 +120,8 @@ def test_noise_is_no_saving() -> None:
 def test_it_survives_a_checkpoint() -> None:
     found, again = value(), SessionValue()
     found.trained(0.01, 3.0)
+    found.rolled_out([], {}, 22.0)
     again.load_state(json.loads(json.dumps(found.state())))
     assert again.state() == found.state()
     assert (again.saving(7), again.pays(7)) == (found.saving(7), found.pays(7))
+    assert again.trained(0.0, 0.0) == found.trained(0.0, 0.0) == pytest.approx(2.0, abs=0.02)

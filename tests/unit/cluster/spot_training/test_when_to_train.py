@@ -56,9 +56,18 @@ def worth(cost: float, learned: float = 10.0) -> SessionValue:
 def test_what_does_not_pay_any_more_is_declined() -> None:
     history, value = trained(TrainingHistory(), 20, 0.3, CONFIG), worth(0.5)
     assert [left for left in range(10) if decide(history, 21, CONFIG, value, left).train] == [6, 7, 8, 9]
-    assert decide(history, 21, CONFIG, value, 2).reason == "training costs 0.50 s of a step and would save 0.20 s later"
+    assert decide(history, 21, CONFIG, value, 2).reason == "training costs more than it would save"
     assert decide(history, 21, CONFIG, worth(0.0), 0).train, "what costs nothing"
     assert decide(TrainingHistory(), 21, CONFIG, value, 0).train, "an older version is back"
+
+
+def test_a_step_in_five_is_left_until_it_is_known_what_training_costs() -> None:
+    history, value = trained(TrainingHistory(), 20, 0.3, CONFIG), worth(0.0)
+    assert all(decide(history, step, CONFIG, value, 50).train for step in range(21, 30))
+    value.trained(0.0, 0.0)
+    assert [step for step in range(21, 31) if not decide(history, step, CONFIG, value, 50).train] == [24, 29]
+    assert decide(history, 24, CONFIG, value, 50).reason.startswith("training costs are not known")
+    assert decide(history, 34, CONFIG, value, 50).train, "which is due"
 
 
 def test_what_is_due_is_trained_all_the_same() -> None:
