@@ -32,6 +32,8 @@ def main() -> None:
     steps = SCENE_STEPS if ends_early else None
     events = telemetry.events(config, steps, start=time.time(), artifacts=[Path(out) / "artifacts" / "drafter.zip"])
     for event in chatty(events) if "chatty" in name else events:
+        if event.kind == "checkpoint":  # without one on disk no other attempt begins
+            (Path(out) / "checkpoints" / f"step_{event.step:06d}").mkdir(parents=True, exist_ok=True)
         writer.write(event)
         if ends_early and event.kind == "pretraining" and event.round == SCENE_STEPS:
             break
