@@ -21,7 +21,7 @@ from engine.cluster.ray_session import lost, ray_session, results, said
 from engine.cluster.rendezvous import meeting_point
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
-from engine.cluster.spot_training.session_value import SessionValue
+from engine.cluster.spot_training.session_value import ASSUMED_SLOWDOWN, SessionValue
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
@@ -103,7 +103,6 @@ class WorkerGroup:
         self._inference = DistributedInference(config, self._ranks, ray, self._get)
         self._versions = DrafterVersions(self._all, ray.put)
         self._history = TrainingHistory()
-        self._value = SessionValue()
         self._cooldown = Cooldown()
         self.schedule = SchedulingState(config)
         self._set_up = self._spot.first_set_up
@@ -113,6 +112,7 @@ class WorkerGroup:
         facts: list[dict[str, str]] = self._all("facts")
         self.facts = facts[0]
         self.vocabulary = int(facts[0]["vocabulary"])
+        self._value = SessionValue(ASSUMED_SLOWDOWN if self.facts["device"] == "cpu" else 1.0)
         types = sorted({each["dtype"] for each in facts})
         if len(types) > 1:
             raise ConfigError(f"model.dtype: auto is {' and '.join(types)} on these workers' processors, which differ: set one of them")

@@ -13,6 +13,8 @@ from engine.speculation.step_pace import Paces, added, slowdown
 
 ASSUMED_GAIN = 0.02
 """Share of tokens that a session adds to a draft, assumed of one before any was measured."""
+ASSUMED_SLOWDOWN = 1.1
+"""Of workers on CPUs, until it is measured: cores share their memory, and with two of them it was 1.0 to 1.15."""
 MEMORY = 10
 """Sessions after which an older one counts less."""
 FORGETTING = 0.9
@@ -23,11 +25,12 @@ LOOK_EVERY = 5
 
 class SessionValue:
     """Running means of what was measured up to now: ``gain``, the share of tokens that a session adds to a draft, and ``cost``, seconds.
-    ``slowdown``: how many times as long decode steps take beside training, the last that was measured; None: not yet."""
+    ``slowdown``: how many times as long decode steps take beside training, the last that was measured; None: not yet, and ``assumed``."""
 
-    def __init__(self) -> None:
+    def __init__(self, assumed: float = 1.0) -> None:
         self.gain, self.cost, self.sessions = ASSUMED_GAIN, 0.0, 0
         self.slowdown: float | None = None
+        self._assumed = assumed
         self._decoding: float | None = None
         self._paces: Paces = {}
         self._slowed = 0.0
@@ -55,7 +58,7 @@ class SessionValue:
         self._paces = added(self._paces, paces, FORGETTING)
         if (seen := slowdown(self._paces)) is not None:
             self.slowdown = max(1.0, seen)
-        self._slowed += training * (1 - 1 / (self.slowdown or 1.0)) + (waited if training else 0.0)
+        self._slowed += training * (1 - 1 / (self.slowdown or self._assumed)) + (waited if training else 0.0)
 
     def trained(self, gain: float, publishing: float) -> float:
         """The sessions since the last call brought ``gain``, and ``publishing`` took so many seconds; what they cost in all."""

@@ -48,6 +48,14 @@ def test_a_slowdown_is_known_until_another_one_is_measured() -> None:
     assert found.slowdown == pytest.approx(1.0, abs=1e-3)
 
 
+def test_until_then_it_may_be_assumed() -> None:
+    found = SessionValue(assumed=1.25)
+    found.rolled_out([], {}, 5.0)
+    assert found.trained(0.0, 0.0) == pytest.approx(1.0)
+    found.rolled_out([], SLOW, 22.0)
+    assert found.trained(0.0, 0.0) == pytest.approx(2.0, abs=0.01)
+
+
 def test_while_it_is_not_known_one_step_in_five_is_left_to_find_out() -> None:
     found = value(paces={})
     assert not any(map(found.looks, range(20))), "what training is worth, if anything, is seen first"
