@@ -42,6 +42,10 @@ The default strategies of today are of 2026-11-28. Of those with default strateg
 `small`, with prompts that come back and with a drifting policy, and of
 SmolLM2-135M-Instruct with drafters of 10 and 30 minutes are of the ones before: trees of 8/4/24, 6/3/12 and 4/4/8,
 chains of 8, 6, 4 and 2.
+
+AVX2 behind a processor's name: it has no AVX-512, without which these benchmarks take about twice as long. Since
+2026-11-29 decoding in float16 is faster, plain and with drafts; most figures are from before
+([observations](#observations)).
 """
 FIGURES = Path(__file__).with_name("figures.yaml")
 HEAD = ("figure", "value", "range", "machine", "commit", "date")
