@@ -72,11 +72,12 @@ def test_a_model_keeps_its_weights_and_their_names() -> None:
 
 
 @pytest.mark.skipif(not torch.backends.mkl.is_available(), reason="this torch has no MKL")  # type: ignore[no-untyped-call]
-def test_mkl_is_the_choice_on_processors_of_its_maker(tmp_path: Path) -> None:
+def test_mkl_is_the_choice_on_processors_of_its_maker_and_on_those_without_avx512(tmp_path: Path) -> None:
     for maker in ("GenuineIntel", "AuthenticAMD"):
-        (tmp_path / maker).write_text(f"processor : 0\nvendor_id : {maker}\n", encoding="utf-8")
-    assert not mkl_is_slow(tmp_path / "GenuineIntel")
-    assert mkl_is_slow(tmp_path / "AuthenticAMD")
+        for flags in ("avx2", "avx2 avx512f"):
+            (tmp_path / f"{maker} {flags}").write_text(f"vendor_id : {maker}\nflags : fpu {flags} sha_ni\n", encoding="utf-8")
+    slow = {path.name for path in tmp_path.iterdir() if mkl_is_slow(path)}
+    assert slow == {"AuthenticAMD avx2 avx512f"}
     assert not mkl_is_slow(tmp_path / "nothing")
 
 
