@@ -22,6 +22,7 @@ from engine.cluster.rendezvous import meeting_point
 from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.session_value import ASSUMED_SLOWDOWN, SessionValue
+from engine.cluster.spot_training.set_up import WORTH, expected_set_up
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
@@ -45,10 +46,8 @@ LEARNER_ONLY = ("engine.cluster.learner_only_rank", "LearnerOnlyRank")
 TRIGGER = "trigger.json"
 COOLDOWN = "rest.json"
 VERSIONS = "versions.json"
-VALUE = "session_value.json"
+VALUE, SET_UP = "session_value.json", "set_up"
 SCHEDULE = "schedule.json"
-WORTH = 2.0
-"""Set-ups that a tail must be predicted to last for: then at least half of it is spent on training."""
 
 
 @dataclass(frozen=True)
@@ -151,15 +150,13 @@ class WorkerGroup:
         statistics = rollout.statistics
         predicted = dict(zip((request.id for request in (*requests, *ahead)), expected or (), strict=False))
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
-        drafted, accepted = (sum(counts[:1]) for counts in (statistics.drafted_by_position, statistics.accepted_by_position))
-        self._history = rolled_out(self._history, drafted, accepted)
-        waited = rollout.stopped - rollout.ended
-        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, rollout.longest("TRAINING"), waited)
+        self._history = rolled_out(self._history, *statistics.learned_first_drafts())
+        waited, trained_for = rollout.stopped - rollout.ended, rollout.longest("TRAINING")
+        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, trained_for, waited, step)
         if self._config.speculation.enabled and self._cooldown.tells(step, asynchronous):
             rollout = self._looked(step, rollout)
-        # One slow set-up must not keep all later tails from being used, but one that was not done in time is no reason to try shorter ones.
-        guess = self._set_up if rollout.seconds("TRAINING") else 0.9 * self._set_up
-        self._set_up = max((session.set_up for session in rollout.sessions.values()), default=guess)
+        measured = [session.set_up for session in rollout.sessions.values()]
+        self._set_up = expected_set_up(self._set_up, measured, trained_for, decision.train)
         return rollout
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:
@@ -263,7 +260,7 @@ class WorkerGroup:
         """Copies every rank's part of the resume unit, what decides when to train, and the schedule, for ``write``."""
         self._every("stage")
         own = {TRIGGER: asdict(self._history), COOLDOWN: asdict(self._cooldown), VERSIONS: self._versions.state()}
-        self._staged = own | {VALUE: self._value.state(), SCHEDULE: self.schedule.state()}
+        self._staged = own | {VALUE: self._value.state() | {SET_UP: self._set_up}, SCHEDULE: self.schedule.state()}
 
     def write(self, folder: Path) -> None:
         """Writes what was staged into ``folder``. Called from another thread, while the workers may be at the next step."""
@@ -286,6 +283,7 @@ class WorkerGroup:
         self._cooldown = Cooldown(**found.get(COOLDOWN, {}))
         if VALUE in found:
             self._value.load_state(found[VALUE])
+            self._set_up = found[VALUE].get(SET_UP, self._set_up)
         if SCHEDULE in found:
             self.schedule.load_state(found[SCHEDULE])
 

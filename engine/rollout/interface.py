@@ -127,6 +127,11 @@ class RolloutStatistics:
     decode_seconds: dict[int, DecodeSeconds] = field(default_factory=dict)
     paces: Paces = field(default_factory=dict)
 
+    def learned_first_drafts(self) -> tuple[int, int]:
+        """First draft tokens of the learned drafter that were verified, and those that were accepted: n-grams' are no sign of it."""
+        drafted = sum(self.drafted_by_position[:1]) - sum(self.ngram_drafted_by_position[:1])
+        return drafted, sum(self.accepted_by_position[:1]) - sum(self.ngram_accepted_by_position[:1])
+
     def add(self, other: "RolloutStatistics") -> None:
         """Adds another worker's totals; equal arms are added up."""
         for name in ("decode_steps", "tokens", "speculative_requests", "speculative_tokens", "alarms"):

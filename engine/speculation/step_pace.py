@@ -17,7 +17,10 @@ LENGTHS = 64
 MOST = 1.0
 """Of a log ratio above those of the steps before: in what took longer the machine did something else."""
 LEAST_STEPS = 100.0
-"""Steps, of either kind, from which a difference is told: single ones vary by 10 %, so that it is good to about 1 %."""
+"""What w waiting and t training steps must weigh, w t / (w + t), before a difference is told: twice as many of each are enough. Single
+ones vary by 10 %; did they so independently, it would be good to 1 %."""
+FAINTEST = 0.05
+"""Steps of a kind, below which they are forgotten altogether."""
 
 
 class Neighbours(NamedTuple):
@@ -84,9 +87,10 @@ def of_worker(paces: Paces, worker: int) -> Paces:
 
 
 def added(paces: Paces, others: Paces, weight: float = 1.0) -> Paces:
-    """``weight`` times the first, and the others."""
+    """``weight`` times the first, and the others, without what is too faint."""
     keys = {key: None for each in (paces, others) for key in each}
-    return {key: _added(paces.get(key, {}), others.get(key, {}), weight) for key in keys}
+    sums = {key: _added(paces.get(key, {}), others.get(key, {}), weight) for key in keys}
+    return {key: found for key, found in sums.items() if sum(pace.steps for pace in found.values()) >= FAINTEST}
 
 
 def slowdown(paces: Paces) -> float | None:

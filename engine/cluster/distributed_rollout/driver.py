@@ -145,6 +145,7 @@ class RolloutDriver:
                 completions = self._next()
                 if completions:
                     scored.append(scorer.submit(on_share, completions))
+            self._tell_neighbours()  # those who go on ahead, that it is over
             stopped = time.time()
             for future in scored:
                 future.result()

@@ -5,12 +5,15 @@ TLT trains every 10 RL steps (section 3); a drafter that falls behind its target
 """
 
 from dataclasses import dataclass, replace
+from math import sqrt
 
 from engine.cluster.spot_training.session_value import SessionValue
 from engine.config import TriggerConfig
 
 LEAST_DRAFTED = 64
 """First draft tokens below which a rollout says too little about acceptance."""
+ERRORS = 3.0
+"""Standard errors of a rollout's acceptance that a fall must exceed, too: about two of the difference of two rollouts."""
 LEAST_MICROSTEPS = 8
 """Of a session; a shorter one says nothing about what longer ones would bring."""
 
@@ -18,12 +21,14 @@ LEAST_MICROSTEPS = 8
 @dataclass(frozen=True)
 class TrainingHistory:
     """What was measured up to now. ``flat``: sessions in a row that gained too little; ``best`` and ``newest``: acceptance of first
-    draft tokens, the most of a rollout since the one with the last session and that of the last one; ``drift`` of the target since then."""
+    draft tokens, the most of a rollout since the one with the last session and that of the last one, with its standard ``error``; ``drift``
+    of the target since then."""
 
     last: int | None = None
     flat: int = 0
     best: float | None = None
     newest: float | None = None
+    error: float = 0.0
     drift: float = 0.0
 
 
@@ -59,15 +64,15 @@ def decide(
 
 def _fell(history: TrainingHistory, config: TriggerConfig) -> bool:
     lowest = (history.best or 0.0) * (1 - config.acceptance_drop)
-    return history.newest is not None and history.newest < lowest
+    return history.newest is not None and history.newest < lowest - ERRORS * history.error
 
 
 def rolled_out(history: TrainingHistory, drafted: int, accepted: int) -> TrainingHistory:
-    """A rollout verified ``drafted`` first draft tokens and accepted ``accepted``."""
+    """A rollout verified ``drafted`` first draft tokens of the learned drafter and accepted ``accepted``."""
     if drafted < LEAST_DRAFTED:
         return history
     rate = accepted / drafted
-    return replace(history, newest=rate, best=max(rate, history.best or 0.0))
+    return replace(history, newest=rate, error=sqrt(rate * (1 - rate) / drafted), best=max(rate, history.best or 0.0))
 
 
 def moved(history: TrainingHistory, drift: float) -> TrainingHistory:

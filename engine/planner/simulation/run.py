@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 
 from engine.cluster.distributed_rollout.coordinator import RolloutState
+from engine.cluster.spot_training.set_up import WORTH
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, rolled_out, trained
 from engine.config import RunConfig
 from engine.events import ArmStatistics
@@ -23,8 +24,8 @@ from engine.speculation.cooldown import Cooldown, watched
 from engine.speculation.strategy import OFF
 from engine.speculation.tuner.cost_table import CostTable
 
-WORTH = 2.0
-"""Set-ups that a tail must last for, as ``engine.cluster.worker_group`` has it."""
+MANY = 10**6
+"""First drafts of a rollout, so that chance makes no difference."""
 PROMPT_TOKENS_SHARE = 0.5
 """Of ``rollout.max_prompt_tokens``, what a prompt has."""
 
@@ -200,7 +201,7 @@ class Simulation:
         tokens = min(at_most, seconds * self._given.phases.trained_tokens)
         better = self._quality.trained(tokens, calibration.learning)
         if self._config.speculation.enabled and not self._cooldown.at(index):
-            self._history = rolled_out(self._history, 1000, round(1000 * first))
+            self._history = rolled_out(self._history, MANY, round(MANY * first))
             self._cooldown = watched(self._cooldown, index, drafted, tokens > 0, self._config.speculation.rest)
         if decision.train and tokens > 0:
             gain = better.first(calibration.acceptance) - self._quality.first(calibration.acceptance)

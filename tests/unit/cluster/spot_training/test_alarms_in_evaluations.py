@@ -53,7 +53,7 @@ def group(crew: Crew, random_model: Path) -> WorkerGroup:
     group._actors, group._ray = [Here(worker) for worker in crew.workers], NoRay()
     group._ranks, group.schedule, group._cooldown = group._actors, SchedulingState(config(random_model)), Cooldown()
     group._versions, group._history = DrafterVersions(crew.call), TrainingHistory(last=3, flat=2)
-    group._value = SessionValue()
+    group._value, group._set_up = SessionValue(), 0.25
     return group  # type: ignore[no-any-return]
 
 
@@ -62,13 +62,14 @@ def test_what_training_is_worth_decides_and_survives_a_checkpoint(group: WorkerG
     group._spot = group._config.drafter.spot
     group._value.rolled_out([DecodeSeconds(10.0, 10.0, 10.0, 10.0)], {}, 0.0)
     group._value.trained(0.0, 99.0)
-    group._history = TrainingHistory(last=3)
+    group._history, group._set_up = TrainingHistory(last=3), 6.0
     group.stage()
     group.write(tmp_path / "saved")
-    group._value, group._history = SessionValue(), TrainingHistory()
+    group._value, group._history, group._set_up = SessionValue(), TrainingHistory(), 0.25
     assert group._decision(4).train
     group.load(tmp_path / "saved")
     assert group._decision(4) == TrainingDecision(False, "training costs more than it would save")
+    assert group._set_up == 6.0
 
 
 def answered(group: WorkerGroup) -> Answers:

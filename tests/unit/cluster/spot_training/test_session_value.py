@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.cluster.spot_training.session_value import ASSUMED_GAIN, SessionValue
+from engine.cluster.spot_training.session_value import ASSUMED_GAIN, LASTS, LOOK_AGAIN, SessionValue
 from engine.speculation.counterfactual import DecodeSeconds
 from engine.speculation.step_pace import Kind, Pace, Paces
 
@@ -63,7 +63,7 @@ def test_while_it_is_not_known_one_step_in_five_is_left_to_find_out() -> None:
     found.trained(0.1, 0.0)
     assert [step for step in range(20) if found.looks(step)] == [4, 9, 14, 19]
     found.rolled_out([], SLOW, 0.0)
-    assert not any(map(found.looks, range(20)))
+    assert [step for step in range(3 * LOOK_AGAIN) if found.looks(step)] == [LOOK_AGAIN - 1, 2 * LOOK_AGAIN - 1, 3 * LOOK_AGAIN - 1]
     unknown = SessionValue()
     unknown.trained(0.1, 0.0)
     unknown.trained(0.1, 0.0)
@@ -84,6 +84,11 @@ def test_it_pays_as_long_as_enough_steps_are_to_come() -> None:
     assert [found.pays(left) for left in (0, 1, 8, 9, 100)] == [False, False, False, True, True]
 
 
+def test_a_gain_does_not_last_for_ever() -> None:
+    found = value()
+    assert found.saving(LASTS) == found.saving(10**6) == pytest.approx(LASTS * 10 * ASSUMED_GAIN / (1 + ASSUMED_GAIN))
+
+
 def test_a_drafter_that_is_not_used_yet_is_trained_all_the_same() -> None:
     found = value(learned=0.0)
     for _ in range(50):
@@ -96,6 +101,14 @@ def test_a_short_refill_does_not_say_how_long_steps_are() -> None:
     found.trained(0.04, 0.5)
     found.rolled_out([DecodeSeconds(0.1, 0.1, 0.1, 0.1)], {}, 0.0)
     assert found.saving(1) == pytest.approx(9 * 0.03 / 1.03)
+
+
+def test_refills_of_equal_length_make_a_step_longer() -> None:
+    found = SessionValue()
+    for step in (0, 0, 0, 1, 1):
+        found.rolled_out([DecodeSeconds(4.0, 4.0, 4.0, 4.0), DecodeSeconds(5.0, 5.0, 5.0, 5.0)], {}, 0.0, step=step)
+        assert step or found.saving(1)
+    assert found.saving(1) == pytest.approx(0.9 * 0.9 * 15 * ASSUMED_GAIN / (1 + ASSUMED_GAIN))
 
 
 def test_the_wait_for_those_who_train_is_part_of_the_cost() -> None:
@@ -123,6 +136,13 @@ def test_what_tails_without_a_judged_session_cost_is_added_to_the_next_one() -> 
 
 def test_noise_is_no_saving() -> None:
     assert value(paces={Kind("OFF", 1, 0, busy=0): {"waiting": Pace(1000, 50.0), "training": Pace(1000, 0.0)}}).slowdown == 1.0
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read() -> None:
+    found = SessionValue()
+    found.load_state({"gain": 0.05, "cost": 1.5, "sessions": 4, "slowdown": 1.1, "decoding": 10.0, "slowed": 0.3})
+    assert (found.cost, found.sessions) == (1.5, 4)
+    assert found.pays(10)
 
 
 def test_it_survives_a_checkpoint() -> None:
