@@ -39,7 +39,7 @@ Where a row has several values, the brackets say what they belong to.
 
 The native engine's matrix products of today are of 2026-11-23. Benchmarks of that day, or without one, ran with others.
 The default strategies of today are of 2026-11-28. Of those with default strategies, the figures of `tail`, e2e on
-`small`, with prompts that come back and with a drifting policy, and of
+`small` with AVX-512, with prompts that come back and with a drifting policy, and of
 SmolLM2-135M-Instruct with drafters of 10 and 30 minutes are of the ones before: trees of 8/4/24, 6/3/12 and 4/4/8,
 chains of 8, 6, 4 and 2.
 

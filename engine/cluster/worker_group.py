@@ -23,6 +23,7 @@ from engine.cluster.shares import LearnShare
 from engine.cluster.spot_training.drafter_versions import DrafterVersions, Published, same
 from engine.cluster.spot_training.session_value import ASSUMED_SLOWDOWN, SessionValue
 from engine.cluster.spot_training.set_up import WORTH, expected_set_up
+from engine.cluster.spot_training.untrained_reasons import TOO_LATE
 from engine.cluster.spot_training.when_to_train import TrainingDecision, TrainingHistory, decide, moved, rolled_out, trained
 from engine.config import RunConfig
 from engine.drafter.held_out_evaluation import Judged
@@ -152,11 +153,12 @@ class WorkerGroup:
         statistics.marks = marks(shares, rollout.completions, predicted, statistics.moments)
         self._history = rolled_out(self._history, *statistics.learned_first_drafts())
         waited, trained_for = rollout.stopped - rollout.ended, rollout.longest("TRAINING")
-        self._value.rolled_out(statistics.decode_seconds.values(), statistics.paces, trained_for, waited, step)
+        self._value.rolled_out(step, statistics.decode_seconds.values(), statistics.paces, trained_for, waited)
         if self._config.speculation.enabled and self._cooldown.tells(step, asynchronous):
             rollout = self._looked(step, rollout)
         measured = [session.set_up for session in rollout.sessions.values()]
-        self._set_up = expected_set_up(self._set_up, measured, trained_for, decision.train)
+        vain = trained_for if rollout.untrained == TOO_LATE else 0.0
+        self._set_up = expected_set_up(self._set_up, measured, vain, decision.train and not trained_for)
         return rollout
 
     def answer(self, requests: Sequence[Request], sampling: Sampling) -> Answers:

@@ -17,7 +17,7 @@ class TriggerConfig(Section):
     patience: int = Field(3, ge=1, description="Sessions in a row without least_gain until steps are skipped: 1, then 3, 7, ...")
     least_gain: float = Field(0.002, ge=0, le=1, description="Rise of held-out acceptance that makes a session worth repeating at once")
     every: int = Field(10, ge=1, description="Train at least every so many steps; 1 trains at every step")
-    acceptance_drop: float = Field(0.03, ge=0, le=1, description="Train when acceptance falls by this share of its best since then")
+    acceptance_drop: float = Field(0.03, ge=0, le=1, description="Train when acceptance falls by this share of its best, and not by chance")
     drift: Unlimited = Field(
         0.005, ge=0, description="Train when the target's weights have moved by this share since the last session; .inf: not for that"
     )

@@ -58,14 +58,12 @@ class SessionValue:
         every = LOOK_EVERY if self.slowdown is None else LOOK_AGAIN
         return self._decoding is not None and self.sessions > 1 and step % every == every - 1
 
-    def rolled_out(
-        self, workers: Collection[DecodeSeconds], paces: Paces, training: float, waited: float = 0.0, step: int | None = None
-    ) -> None:
-        """In a rollout the ``workers`` decoded; beside ``training`` seconds of it others trained, for whom all ``waited`` after it. Those
-        of one ``step``, its own and its refills, count together; None: it is a step's only one."""
+    def rolled_out(self, step: int, workers: Collection[DecodeSeconds], paces: Paces, training: float, waited: float = 0.0) -> None:
+        """In a rollout of ``step`` the ``workers`` decoded; beside ``training`` seconds of it others trained, for whom all ``waited`` after
+        it. A step's own and its refills count together."""
         longest = max((worker.spent for worker in workers), default=None)
         if longest is not None:  # as it is of a rollout that nobody watched
-            self._of_step = step, longest + (self._of_step[1] if step is not None and step == self._of_step[0] else 0.0)
+            self._of_step = step, longest + (self._of_step[1] if step == self._of_step[0] else 0.0)
             self._decoding = max(self._of_step[1], FORGETTING * (self._decoding or 0.0))
         self._paces = added(self._paces, paces, SLOW_FORGETTING if self.slowdown is None else FORGETTING)
         if (seen := slowdown(self._paces)) is not None:

@@ -9,9 +9,10 @@ from engine.cluster.distributed_rollout.coordinator import Phase, RolloutState
 Refusal = Literal["no data", "too late", "failed"]
 """A worker's answer when it was told to train: there is nothing to train on, the rollout was over too soon, or an error."""
 
+TOO_LATE = "the tail was over before training had brought anything"
 WORDS: dict[Refusal, str] = {
     "no data": "no data left: every response was trained on as often as it may be",
-    "too late": "the tail was over before training had brought anything",
+    "too late": TOO_LATE,
     "failed": "training failed, as an alarm says",
 }
 
@@ -26,7 +27,7 @@ def untrained_reason(state: RolloutState, refusals: Sequence[Refusal]) -> str:
     if len(waited) < state.min_idle_workers:
         return f"{len(waited)} of {state.min_idle_workers} workers that must be idle were so"
     if any(worker.phase is Phase.STOPPED for worker in state.workers.values()):
-        return WORDS["too late"]
+        return TOO_LATE
     if all(worker.ends == -inf for worker in state.workers.values()):
         return "nobody could say how long the tail would last"
     return "the tail was predicted too short to set training up"

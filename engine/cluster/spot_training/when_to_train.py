@@ -5,15 +5,15 @@ TLT trains every 10 RL steps (section 3); a drafter that falls behind its target
 """
 
 from dataclasses import dataclass, replace
-from math import sqrt
+from math import hypot, sqrt
 
 from engine.cluster.spot_training.session_value import SessionValue
 from engine.config import TriggerConfig
 
 LEAST_DRAFTED = 64
 """First draft tokens below which a rollout says too little about acceptance."""
-ERRORS = 3.0
-"""Standard errors of a rollout's acceptance that a fall must exceed, too: about two of the difference of two rollouts."""
+ERRORS = 2.0
+"""Standard errors of the difference of two rollouts' acceptance, in which a fall is chance: the best of them was lucky, too."""
 LEAST_MICROSTEPS = 8
 """Of a session; a shorter one says nothing about what longer ones would bring."""
 
@@ -21,14 +21,15 @@ LEAST_MICROSTEPS = 8
 @dataclass(frozen=True)
 class TrainingHistory:
     """What was measured up to now. ``flat``: sessions in a row that gained too little; ``best`` and ``newest``: acceptance of first
-    draft tokens, the most of a rollout since the one with the last session and that of the last one, with its standard ``error``; ``drift``
+    draft tokens, the most of a rollout since the one with the last session and that of the last one, with their standard errors; ``drift``
     of the target since then."""
 
     last: int | None = None
     flat: int = 0
     best: float | None = None
     newest: float | None = None
-    error: float = 0.0
+    best_error: float = 0.0
+    newest_error: float = 0.0
     drift: float = 0.0
 
 
@@ -50,7 +51,7 @@ def decide(
     if value and not due and not value.pays(left):
         return TrainingDecision(False, "training costs more than it would save")
     if value and not due and value.looks(step):
-        return TrainingDecision(False, "training costs are not known: decoding is timed beside workers that wait")
+        return TrainingDecision(False, "training costs are measured: decoding is timed beside workers that wait")
     if history.flat < config.patience:
         return TrainingDecision(True, "training still helps")
     if since >= min(2 ** (1 + history.flat - config.patience), config.every):
@@ -63,8 +64,8 @@ def decide(
 
 
 def _fell(history: TrainingHistory, config: TriggerConfig) -> bool:
-    lowest = (history.best or 0.0) * (1 - config.acceptance_drop)
-    return history.newest is not None and history.newest < lowest - ERRORS * history.error
+    chance = ERRORS * hypot(history.best_error, history.newest_error)
+    return history.newest is not None and history.newest < (history.best or 0.0) * (1 - config.acceptance_drop) - chance
 
 
 def rolled_out(history: TrainingHistory, drafted: int, accepted: int) -> TrainingHistory:
@@ -72,7 +73,9 @@ def rolled_out(history: TrainingHistory, drafted: int, accepted: int) -> Trainin
     if drafted < LEAST_DRAFTED:
         return history
     rate = accepted / drafted
-    return replace(history, newest=rate, error=sqrt(rate * (1 - rate) / drafted), best=max(rate, history.best or 0.0))
+    error = sqrt(rate * (1 - rate) / drafted)
+    best = (rate, error) if history.best is None or rate >= history.best else (history.best, history.best_error)
+    return replace(history, newest=rate, newest_error=error, best=best[0], best_error=best[1])
 
 
 def moved(history: TrainingHistory, drift: float) -> TrainingHistory:
@@ -83,4 +86,4 @@ def moved(history: TrainingHistory, drift: float) -> TrainingHistory:
 def trained(history: TrainingHistory, step: int, gain: float, microsteps: int, config: TriggerConfig) -> TrainingHistory:
     """A session in the tail of ``step``'s rollout raised held-out acceptance by ``gain``. Later rollouts are compared with that one."""
     flat = 0 if gain >= config.least_gain else history.flat + (microsteps >= LEAST_MICROSTEPS)
-    return TrainingHistory(step, flat, best=history.newest)
+    return TrainingHistory(step, flat, best=history.newest, best_error=history.newest_error)

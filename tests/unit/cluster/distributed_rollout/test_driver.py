@@ -30,6 +30,7 @@ class Replies:
         self.asked: list[str] = []
         self.told: list[tuple[str, Neighbours | None]] = []
         self.more: dict[int, list[Completion]] = {}
+        self.ahead: set[int] = set()
 
     def actor(self, number: int) -> Any:
         def method(name: str) -> Any:
@@ -52,7 +53,7 @@ class Replies:
     def get(self, reference: str) -> Any:
         number = int(reference[-1])
         if reference.startswith("rollout"):
-            return RolloutShare([completion(number), *self.more.get(number, [])], RolloutStatistics(), 0.0)
+            return RolloutShare([completion(number), *self.more.get(number, [])], RolloutStatistics(), 0.0, number in self.ahead)
         return [completion(5)] if reference.startswith("complete_group") else None
 
 
@@ -130,6 +131,16 @@ def test_who_need_not_train_infers_groups_of_who_still_generates(ray_is: Callabl
     assert [each.request.id for each in rollout.completions] == [0, 1, 5]
     assert replies.told == [("beside 1", Neighbours("waiting", 0)), ("beside 1", None), ("beside 1", Neighbours("waiting", 0))]
     assert not rollout.statistics.alarms
+
+
+def test_who_goes_on_ahead_hears_that_nobody_waits_for_it_any_more(ray_is: Callable[[Replies], None]) -> None:
+    """From then on others learn beside it, though the rollout's last answer has come."""
+    replies = Replies("rollout 0", "rollout 1")
+    replies.ahead = {1}
+    ray_is(replies)
+    actors = [replies.actor(number) for number in range(2)]
+    RolloutDriver(0, actors, RolloutState(min_idle_workers=3)).run([[], []], Sampling(), lambda _: None, [[], []])
+    assert replies.told == [("beside 1", Neighbours("waiting", 0)), ("beside 1", None)]
 
 
 def test_a_clock_that_is_set_back_makes_no_span_end_before_it_began(

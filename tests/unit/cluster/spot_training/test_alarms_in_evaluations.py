@@ -60,7 +60,7 @@ def group(crew: Crew, random_model: Path) -> WorkerGroup:
 def test_what_training_is_worth_decides_and_survives_a_checkpoint(group: WorkerGroup, random_model: Path, tmp_path: Path) -> None:
     group._config = config(random_model)
     group._spot = group._config.drafter.spot
-    group._value.rolled_out([DecodeSeconds(10.0, 10.0, 10.0, 10.0)], {}, 0.0)
+    group._value.rolled_out(0, [DecodeSeconds(10.0, 10.0, 10.0, 10.0)], {}, 0.0)
     group._value.trained(0.0, 99.0)
     group._history, group._set_up = TrainingHistory(last=3), 6.0
     group.stage()
