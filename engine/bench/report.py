@@ -43,7 +43,7 @@ The default strategies of today are of 2026-11-28. Of those with default strateg
 SmolLM2-135M-Instruct with drafters of 10 and 30 minutes are of the ones before: trees of 8/4/24, 6/3/12 and 4/4/8,
 chains of 8, 6, 4 and 2.
 
-AVX2 behind a processor's name: it has no AVX-512. A plain step of `tiny` took 8.3 s on such a one, and 4.4 s on one
+AVX2 behind a processor's name: it has no AVX-512. A plain step of `tiny` took 7.9 s on such a one, and 4.4 s on one
 that has it. Since 2026-11-29 decoding in float16 is faster, plain and with drafts; most figures are from before
 ([observations](#observations)).
 """
