@@ -20,7 +20,7 @@ MEMORY = 10
 FORGETTING, SLOW_FORGETTING = 0.9, 0.99
 """Weights of a rollout's decode steps one rollout later, as a machine's speed changes; the second one until they have said something."""
 LASTS = 100
-"""Later steps, at most, that a gain is counted for: by then the target has moved on."""
+"""Later steps, at most, that a gain is counted for: by then, it is assumed, the target has moved on."""
 LOOK_EVERY, LOOK_AGAIN = 5, 50
 """Steps of which one is not trained in, while nobody knows how much training slows others, and after that."""
 
